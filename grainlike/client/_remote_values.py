@@ -376,12 +376,13 @@ class RemoteValues:
         for value in told.reached:
             self.fetcher.replicated(value)
             self.reached(value)
-        for value, recomputed, attempt in zip(told.values, told.recomputed, told.attempts, strict=False):
+        rows = zip(told.values, told.workers, told.recomputed, told.attempts, strict=False)
+        for value, workers, recomputed, attempt in rows:
             job = self._jobs.get(value)
             if job is not None and job.placement is not None:
                 if value not in self._internal:
                     self._counters.recomputed += max(0, recomputed - job.recomputed)
-                job.placement.recomputed, job.placement.attempt = recomputed, attempt
+                job.made_again(recomputed, attempt, workers[0] if workers else None)
 
 
 def _ignore(value: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grainlike.head._functions import FunctionTable
-from grainlike.jobs import Job
+from grainlike.jobs import Job, Placement
 from grainlike.payload import is_stored
 
 __all__ = ["CALL_MOST", "KEPT_MOST", "KeptCalls", "RevivedJob"]
@@ -88,6 +88,11 @@ class KeptCalls:
             self._take(oldest)[0].close()
             given_up.append(oldest)
         return given_up
+
+    def remade(self, value: int) -> Placement | None:
+        """Return the last assignment of a kept call whose value was made again; None if it was not."""
+        job, _ = self._calls.get(value, (None, ""))
+        return job.placement if job is not None and job.recomputed else None
 
     def revive(self, number: int, *, by_copy: bool = False) -> RevivedJob | None:
         """Return a job that makes a kept call again, or reads the copy; None if the call was given up."""

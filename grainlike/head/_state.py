@@ -60,9 +60,10 @@ class HeadState:
         """Return the numbers of the functions of calls that may run again, or wait for others in graphs."""
         return self.kept.functions() | self.nested.waiting_functions()
 
-    def workers_with(self, value: int) -> list[str]:
-        """Return the names of the workers that have a whole replica of a value, sorted."""
-        return sorted(self.peers[worker].name for worker in self.scheduler.replicas_of(value) if worker in self.peers)
+    def workers_with(self, value: int, first: str | None = None) -> list[str]:
+        """Return the names of the workers that have a whole replica of a value, sorted, `first` before all others."""
+        names = [self.peers[worker].name for worker in self.scheduler.replicas_of(value) if worker in self.peers]
+        return sorted(names, key=lambda name: (name != first, name))
 
     def next_listener(self) -> int:
         """Return a number for a reader of a job's output."""

@@ -120,6 +120,16 @@ class Job(Record):
         self._pend()
         return placement
 
+    def made_again(self, times: int, attempt: int, worker: str | None) -> None:
+        """Record that its value was made again; what this attempt was given, and used, is not known here."""
+        placement = self.placement
+        if placement is not None:
+            again = worker or placement.worker, attempt
+            if again != (placement.worker, placement.attempt):
+                placement.slots = placement.receipt = None
+            placement.recomputed = times
+            placement.worker, placement.attempt = again
+
     def waits_again(self, seconds: float | None = None) -> None:
         """Record that its attempt is over, and it is back in the queue; or will be in so many seconds, and may begin
         then.

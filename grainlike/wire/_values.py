@@ -245,9 +245,9 @@ class ValuesGone(BaseMessage, frozen=True, tag=171):
 
 
 class ValuesAt(BaseMessage, frozen=True, tag=172):
-    """Head to client: the workers that have these values have changed; `recomputed` is how often each was made again,
-    and `attempts` by which attempt last, both empty if that has not changed. Of those `reached` there are as many
-    replicas as it asked for, or as there can be.
+    """Head to client: the workers that have these values have changed; `recomputed` is how often each of the first was
+    made again, and `attempts` by which attempt last, on the first of its workers; both are empty if that has not
+    changed. Of those `reached` there are as many replicas as it asked for, or as there can be.
     """
 
     values: list[int]

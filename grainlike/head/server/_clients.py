@@ -199,7 +199,7 @@ class ClientRegistry:
             connection.reply_to = session
             self._head.state.owners.refer(session.values())
             session.attach(connection, self._head.view.ran_s)
-            self._head.client_values.tell_where(session.values())  # their jobs' ends tell of the first workers alone
+            self._head.client_values.tell_anew(session.values())  # their jobs' ends tell of the first workers alone
             self._count_anew(session)
         return connection
 

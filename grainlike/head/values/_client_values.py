@@ -5,7 +5,9 @@ The state follows from messages of clients and workers alone, so a replay of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from types import MappingProxyType
 
 from grainlike.errors import ProtocolError, ValueLostError
 from grainlike.head._kept_calls import RevivedJob
@@ -14,6 +16,7 @@ from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.head.values._owners import UNKNOWN, ValueOwner
+from grainlike.jobs import Placement
 from grainlike.scheduler import (
     CopyMade,
     HeadEvent,
@@ -44,6 +47,8 @@ from grainlike.wire import (
 )
 
 __all__ = ["ClientValues"]
+
+_NONE_MADE: Mapping[int, Placement] = MappingProxyType({})
 
 
 class ClientValues:
@@ -206,7 +211,8 @@ class ClientValues:
         if job.reads_copy or owner is None:
             self.tell_where([job.id])
         else:
-            owner.post(ValuesAt([job.id], [self._state.workers_with(job.id)], [job.recomputed], attempts=[job.attempt]))
+            workers = self._state.workers_with(job.id, first=job.worker)
+            owner.post(ValuesAt([job.id], [workers], [job.recomputed], attempts=[job.attempt]))
 
     def _moved(self, event: HeadEvent) -> None:
         """Tell clients that other workers have their values now."""
@@ -224,11 +230,23 @@ class ClientValues:
         scheduler = self._state.scheduler
         return [value for value in self._state.owners.known() if worker in scheduler.replicas_of(value)]
 
-    def tell_where(self, values: Iterable[int]) -> None:
-        """Tell clients which workers have their values now; values that no client owns are ignored."""
+    def tell_anew(self, values: Iterable[int]) -> None:
+        """Tell a client that has come which workers have its values, and which values were made again before."""
+        found = {value: self._state.kept.remade(value) for value in values}
+        made = {value: placement for value, placement in found.items() if placement is not None}
+        self.tell_where([*made, *(value for value in found if value not in made)], made)
+
+    def tell_where(self, values: Iterable[int], made: Mapping[int, Placement] = _NONE_MADE) -> None:
+        """Tell clients which workers have their values now; values that no client owns are ignored. Those that were
+        `made` again come first, with the assignment by which they were.
+        """
         owned: dict[ValueOwner, list[int]] = {}
         for value, owner in self._state.owners.split(values)[0]:
             owned.setdefault(owner, []).append(value)
         for owner, mine in owned.items():
             for part in split_by_count(mine):
-                owner.post(ValuesAt(part, list(map(self._state.workers_with, part)), []))
+                again = [made[value] for value in part if value in made]
+                firsts = (*(placement.worker for placement in again), *repeat(None, len(part) - len(again)))
+                workers = list(map(self._state.workers_with, part, firsts))
+                times, attempts = [one.recomputed for one in again], [one.attempt for one in again]
+                owner.post(ValuesAt(part, workers, times, attempts=attempts))

@@ -50,7 +50,8 @@ async def test_an_await_that_nobody_can_serve_says_so_and_explain_tells_of_it(
         start_worker(head.address, name="n2")
         (value,) = await waiting
         assert value == bytearray(LARGE)
-        assert info(a_).recomputed == 1
+        now = info(a_)
+        assert (now.recomputed, now.worker, now.attempt) == (1, "n2", 2)
         assert "made again:" not in str(await program.explain(a_))
 
 
@@ -84,6 +85,13 @@ async def test_a_session_s_next_program_knows_where_values_are_now(start_worker)
             await until(lambda: info(kept_).where == ())
             assert await kept_ == bytearray(LARGE)
             await until(lambda: len(info(kept_).where) == 1)
+            (second,) = info(kept_).where
+            assert (info(kept_).worker, info(kept_).attempt, info(kept_).recomputed) == (second, 2, 1)
+        async with connect(head.address, session="s") as program:
+            kept_ = program.placeholders()["kept"]
+            await wait(kept_)
+            await until(lambda: info(kept_).recomputed == 1)
+            assert (info(kept_).worker, info(kept_).attempt) == (second, 2)
             await program.forget("kept")
 
 
