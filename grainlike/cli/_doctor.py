@@ -21,7 +21,8 @@ from typing import Any, Literal
 
 from grainlike import __version__
 from grainlike.cli._exits import FAILED, OK
-from grainlike.errors import GrainlikeError
+from grainlike.client import BlockingClient
+from grainlike.errors import GrainlikeError, VersionMismatchError
 from grainlike.net import (
     Access,
     Address,
@@ -187,7 +188,7 @@ def _judged(path: Path, access: Access) -> Finding:
 
 def _heads(head: str | None) -> list[Finding]:
     try:
-        access = find_access(head)
+        access = find_access(head, "client")
     except (GrainlikeError, ValueError) as error:
         return [] if head is None else [Finding("bad", "head", str(error), "")]
     if not access.addresses:
@@ -198,7 +199,12 @@ def _heads(head: str | None) -> list[Finding]:
 def _tried(access: Access, address: Address) -> Finding:
     only = partial(Access, access.cluster, access.role, credentials=access.credentials)
     try:
-        dial_blocking(only(addresses=(address,)), insecure=True, timeout=_DIAL_S).close()
+        with closing(dial_blocking(only(addresses=(address,)), insecure=True, timeout=_DIAL_S)) as connection:
+            if access.role == "client":  # who introduces itself as a worker has joined
+                BlockingClient(connection, time.monotonic() + _DIAL_S)
+    except VersionMismatchError as error:
+        return Finding("bad", "head", str(error), "no worker, program or command of this Python can use that head")
     except (GrainlikeError, OSError) as error:
         return Finding("bad", "head", str(error), "is that program still there, and its port open?")
-    return Finding("ok", "head", f"that of cluster {access.cluster} answers at {address}")
+    same = "" if access.role == "client" else "its versions are compared with client.json, or when a worker starts"
+    return Finding("ok", "head", f"that of cluster {access.cluster} answers at {address}", same)

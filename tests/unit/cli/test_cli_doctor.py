@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +13,11 @@ from typing import Any
 import anyio.from_thread
 import pytest
 from limits import LIMIT_S
+from msgspec.structs import replace
 
 from grainlike.cli import _doctor, main
+from grainlike.client import _introduction
+from grainlike.errors import GrainlikeError
 from grainlike.net import (
     Address,
     Link,
@@ -24,8 +27,10 @@ from grainlike.net import (
     parse_address,
     publish_access,
     server_tls,
+    software,
     state_directory,
 )
+from grainlike.wire import AcceptingHandshake, Frame, Welcome
 
 MADE = make_credentials("c1")
 
@@ -40,9 +45,19 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
     """A head's door, in a thread of its own."""
     monkeypatch.setattr(_doctor, "_DIAL_S", LIMIT_S)
+    own = software()
 
     async def meet(link: Link) -> None:
-        await link.run(lambda frames: None)
+        def greet(frames: Sequence[Frame]) -> None:
+            for frame in frames:
+                try:
+                    hello = AcceptingHandshake(own, frozenset({"client"})).receive(frame.message)
+                except GrainlikeError as error:
+                    link.post(AcceptingHandshake.refusal(error))
+                else:
+                    link.post(Welcome("c1", 1.0, [], hello.name))
+
+        await link.run(greet)
 
     with (
         listen("tcp://127.0.0.1:0", tls=server_tls("c1", MADE["head"])) as listener,
@@ -86,6 +101,20 @@ def test_a_head_that_answers_and_its_files_are_well(capsys: pytest.CaptureFixtur
     ]
     assert [(one["verdict"], "days more" in one["found"]) for one in found["access file"]] == [("ok", True)] * 3
     assert found["clock"][0]["verdict"] == "ok"
+
+
+def test_a_head_of_another_python_is_no_use_here(
+    capsys: pytest.CaptureFixture[str], head: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = publish_access(accesses_for("c1", (head,), MADE))
+    monkeypatch.setattr(_introduction, "software", lambda: replace(software(), python="3.99.1"))
+    (found,) = findings(capsys, 1)["head"]
+    assert found["verdict"] == "bad"
+    assert f"the head has Python {software().python}, client" in found["found"]
+    assert "has 3.99.1" in found["found"]
+    assert "no worker, program or command" in found["advice"]
+    (found,) = findings(capsys, 0, "--head", str(folder / "worker.json"))["head"]
+    assert "when a worker starts" in found["advice"]
 
 
 def test_what_a_killed_head_left_is_named(capsys: pytest.CaptureFixture[str], head: Address) -> None:
