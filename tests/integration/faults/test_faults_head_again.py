@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -75,6 +76,12 @@ def check(path, numbers):
     ]
     marks = Counter(path.read_text().splitlines())
     assert marks == Counter(f"{number} {what}" for number in [*numbers, *parts] for what in ("begin", "end"))
+
+
+@pytest.fixture(autouse=True)
+def no_short_bytecode(monkeypatch):
+    """Where files may not grow, Python would leave the beginning of a module's bytecode for later processes."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
 @contextlib.asynccontextmanager
