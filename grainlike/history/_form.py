@@ -183,7 +183,7 @@ def row_of(entry: Entry, row: int, ahead: float, receipt: ReceiptRow | None = No
         None if submitted is None else max(0.0, began - submitted),
         ran,
         entry.cpu[row],
-        entry.rss[row],
+        0 if entry.coroutine else entry.rss[row],  # in a shared process, that of whatever ran there
         began + (ran or 0.0) + ahead,
         entry.coroutine,
         receipt,

@@ -96,10 +96,9 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
             does not know when it was submitted.
         ran_s: seconds that its last attempt ran; None if it did not run.
         cpu_s: CPU seconds of that attempt, with its children; 0 where its worker could not tell.
-        peak_memory: bytes of memory that it had at most; 0 where its worker could not tell.
+        peak_memory: bytes of memory that it had at most; 0 where its worker could not tell, as of a coroutine.
         ended_at: when it ended, as `time.time()` has it.
-        coroutine: True for a call of a coroutine function, which shares its process with others: `peak_memory` is that
-            process's, since it began.
+        coroutine: True for a call of a coroutine function, which shares its process, and so its memory, with others.
         receipt: what was enforced on its last attempt, as its process read it back; None where no process reported
             one, as of a job that was cancelled, and where the head has forgotten it.
         earlier: the attempts before the last one, the first of them first: at most the latest 8. Empty for a job that

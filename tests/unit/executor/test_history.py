@@ -195,6 +195,7 @@ def test_what_jobs_asked_for_is_kept_of_a_programs_own_and_of_clients(clock, liv
     gib = "cores=1 memory=1073741824"
     assert found == {5: ("cores=1", False), 6: ("cores=1", True), 10: (gib, False), 2: ("", False)}
     assert {(job.request, job.coroutine) for job in page(history, name="async*").jobs} == {("cores=2", True)}
+    assert {job.peak_memory for job in page(history, name="async*").jobs} == {0}, "its process is that of others"
     assert [(job.name, job.request) for job in page(history, outcomes=["failed"]).jobs] == [("fit", "cores=2")]
 
 
