@@ -27,8 +27,8 @@ class Usage:
     Attributes:
         wall_s: seconds from start to end.
         cpu_s: CPU seconds, all threads and children together.
-        peak_rss: the most resident memory at one time, in bytes. Of a coroutine, that of the process which it shared, or
-            of the largest program there, since that process began.
+        peak_rss: the most resident memory at one time, in bytes. Of a coroutine, that of the process which it shared,
+            or of the largest program there, since that process began.
         cores_busy: CPU seconds per second: how many cores it kept busy on average.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,9 +13,10 @@ from anyio.abc import TaskGroup
 
 from grainlike.errors import BlockEndedError, GrainlikeError, HeadLostError
 from grainlike.eventloop import stays, yield_turn
-from grainlike.head import Connection, Head, WorkerConnection, check_data, check_hello
+from grainlike.head import Connection, Head, ReplyTo, WorkerConnection, check_data, check_hello
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._clients import ClientRegistry
+from grainlike.head.server._sessions import NamedSession
 from grainlike.net import ByteLink, Link, is_gone, process_id, software
 from grainlike.resources import parse_allocation
 from grainlike.scheduler import JobState
@@ -32,6 +33,7 @@ from grainlike.wire import (
     Frame,
     FrameLimits,
     Hello,
+    Notice,
     Welcome,
 )
 
@@ -149,7 +151,9 @@ class Acceptor:
             ran = self._running(connection.number)
             self.head.leave(connection, reason)
             if not self.closing:  # else the next head has them: nothing follows from what is given up here
-                _warn_of_reruns([job for job in ran if job in self.head.state.scheduler.jobs], connection.name)
+                again = [job for job in ran if job in self.head.state.scheduler.jobs]
+                _warn_of_reruns(again, connection.name)
+                _tell_of_reruns(map(self.head.view.reply_to_of, again), connection.name, reason)
             self.joined()
         else:
             self.clients.leave(connection)
@@ -185,6 +189,17 @@ def _warn_of_reruns(jobs: list[int], worker: str) -> None:
     shown = f"{', '.join(map(str, jobs[:_SHOWN]))}{' ...' if len(jobs) > _SHOWN else ''}"
     words = "%d job%s that ran on worker %s run%s again: %s"
     logger.warning(words, len(jobs), "" if one else "s", worker, "s" if one else "", shown)
+
+
+def _tell_of_reruns(calls: Iterable[tuple[ReplyTo | None, int]], worker: str, why: str) -> None:
+    """Tell programs how many of their calls run again, as the worker on which they ran was given up."""
+    known: dict[ReplyTo, list[int]] = {}
+    for reply_to, child in calls:
+        if isinstance(reply_to, ClientConnection | NamedSession):
+            known.setdefault(reply_to, []).append(child)
+    for reply_to, children in known.items():
+        again = "1 call that ran there runs" if len(children) == 1 else f"{len(children)} calls that ran there run"
+        reply_to.post(Notice(f"worker {worker} was lost ({why}): {again} again", children[0]))
 
 
 class ConnectionHandler:

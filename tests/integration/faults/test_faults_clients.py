@@ -387,6 +387,33 @@ async def test_the_log_says_which_jobs_of_a_worker_that_died_run_again(gates, st
     assert f"1 job that ran on worker {here} runs again: {number}" in [one.getMessage() for one in caplog.records]
 
 
+@pytest.mark.parametrize("session", [None, "s"])
+async def test_a_program_is_told_which_of_its_calls_run_again(session, gates, start_worker, caplog):
+    def told():
+        return [one.getMessage() for one in caplog.records if one.module == "_remote_jobs"]
+
+    async with (
+        asyncio.timeout(LIMIT_S),
+        gates() as gate,
+        Executor(listen=TLS) as head,
+        connect(head.address),
+        connect(head.address, session=session) as executor,
+    ):
+        workers = {name: start_worker(head.address, name=name, resources="cores=1") for name in ("a1", "a2")}
+        await executor.wait_for_workers(2)
+        r_ = start((delayed(wait_at) @ Cores(1))(gate.visit, "job"))
+        await gate.arrival()
+        await until(lambda: info(r_).worker)
+        here = info(r_).worker
+        workers[here].process.kill()
+        visitor = await gate.arrival()
+        visitor.release()
+        await r_
+        (words,) = told()
+    assert words.startswith(f"worker {here} was lost (")
+    assert words.endswith("): 1 call that ran there runs again")
+
+
 async def test_a_head_that_leaves_its_work_to_the_next_does_not_say_that_it_runs_again(
     gates, start_worker, tmp_path, caplog
 ):
