@@ -312,7 +312,8 @@ async def test_the_commands(told):
             keys = "pool kind offer min max wanted pending up paused spent_core_hours"
             assert list(pool) == keys.split()
             assert (pool["min"], pool["max"]) == (0, 2)
-            code, out, _ = await told("up", "local", "--max", "3")
+            code, out, err = await told("up", "local", "--max", "3")
+            assert "are pinned to none" in err
             assert (code, "is Local('cores=1', max=3) now" in out) == (0, True)
             assert (await told("pools", "pause", "local"))[0] == 0
             assert "paused: by hand" in (await told("pools"))[1]

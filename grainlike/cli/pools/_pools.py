@@ -60,6 +60,12 @@ DOWN_S = 60.0
 """Seconds for which `down` waits until the batch system has nothing left."""
 
 
+_SHARED = (
+    "grainlike: its workers share the machine: their jobs have counted cores, from 32768 on, and are pinned to none. "
+    "Only a worker that offers all cores of the machine pins its jobs"
+)
+
+
 def keys_at_head(head: str | None, insecure: bool, name: str) -> dict[str, Any] | None:
     """Return the keys of a pool that is up; None if there is none of that name, or no head that says so."""
 
@@ -114,6 +120,8 @@ async def bring_up(
     elif wait or not answer.silent:
         state = f"is {pool!r} now" if changed else "is up"
         print(escaped(f"pool {name} {state}; {await _first_block(caller, name, answer)}"))  # noqa: T201
+        if pool.kind == "local":
+            print(_SHARED, file=sys.stderr)  # noqa: T201
     return FAILED if answer.silent and not wait else OK
 
 
