@@ -214,12 +214,12 @@ async def list_sessions(caller: Asker, *, as_json: bool) -> int:
     else:
         rows = [
             (
-                *(s.name, str(s.client), str(s.jobs), str(s.names), str(s.outcomes)),
+                *(s.name, str(s.jobs), str(s.names), str(s.outcomes)),
                 *(bytes_text(s.kept_bytes), bytes_text(s.limit_bytes), seconds(s.since_s), s.attached or "-"),
             )
             for s in found.sessions
         ]
-        print_table(["session", "client", "jobs", "names", "outcomes", "kept", "limit", "since", "attached"], rows)
+        print_table(["session", "jobs", "names", "outcomes", "kept", "limit", "since", "attached"], rows)
         used, limit = sum(s.kept_bytes for s in found.sessions), found.sessions[0].limit_bytes
         if used >= _NEARLY * limit > 0:
             words = f"outcomes take {bytes_text(used)} of {bytes_text(limit)}"

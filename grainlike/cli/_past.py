@@ -273,6 +273,8 @@ async def show_report(caller: Asker, asked: AskHistory, *, as_json: bool) -> int
     if usage:
         print_table(_USAGE_COLUMNS, map(_usage_row, usage))
         print("cores busy and ran: median, 95th percentile, most; peak memory: the latter two")  # noqa: T201
+        if found.totals.recomputed:
+            print("the table counts a job once more for each time that it ran again for a lost value")  # noqa: T201
     return OK
 
 

@@ -32,6 +32,7 @@ from grainlike import (
     start,
     wait,
 )
+from grainlike.cli import main
 from grainlike.client import _remote_values
 from grainlike.payload import Reference, memory_id
 
@@ -91,7 +92,7 @@ async def test_a_file_that_cannot_be_mapped_is_sent(monkeypatch):
 
 
 @near
-async def test_a_damaged_file_is_a_loss_and_its_value_is_made_again(tmp_path):
+async def test_a_damaged_file_is_a_loss_and_its_value_is_made_again(tmp_path, capsys):
     log = tmp_path / "log"
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)) as head, connect(head.address) as client:
         a_ = (make @ Cores(1))(LARGE, str(log))
@@ -107,6 +108,11 @@ async def test_a_damaged_file_is_a_loss_and_its_value_is_made_again(tmp_path):
         assert [str(one) for one in again.earlier] == [
             "attempt 1 on worker local succeeded: its value was lost, and was needed again"
         ]
+        assert await asyncio.to_thread(main, ["report", "--head", head.address]) == 0
+        told = capsys.readouterr().out
+        assert "1 succeeded" in told.splitlines()[0]
+        assert "2 succeeded" in told, "a row for each run"
+        assert told.endswith("the table counts a job once more for each time that it ran again for a lost value\n")
 
 
 @near

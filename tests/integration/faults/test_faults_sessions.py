@@ -302,6 +302,7 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
             title, runs, waits = [line.split() for line in out.splitlines() if line.strip(" \u2500")]
             assert (title[2], title[-1], runs[2], runs[-1], waits[2]) == ("called", "client", "runs", "left", "waits")
             code, out = await told("sessions")
+            assert out.split()[:3] == ["session", "jobs", "names"]
             assert (code, "left" in out, "held" in out) == (0, True, True)
             assert (await told("sessions", "end", "held"))[0] == 0
             with pytest.raises(JobCancelledError, match="operator"):
