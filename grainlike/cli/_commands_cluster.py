@@ -138,6 +138,13 @@ def _access_generate(
     exit_with(generated)
 
 
+def _directory(path: Path | None) -> Path | None:
+    """Return the directory of a journal, which need not exist yet."""
+    if path is not None and path.expanduser().exists() and not path.expanduser().is_dir():
+        raise typer.BadParameter(f"{path} is a file; a journal is a directory, which need not exist yet")
+    return path
+
+
 @head_app.command("start", epilog=_HEAD_EXAMPLES)
 def _head_start(
     listen: Annotated[
@@ -163,7 +170,7 @@ def _head_start(
         Path | None,
         typer.Option(
             metavar="DIRECTORY",
-            file_okay=False,
+            callback=_directory,
             help="Write down all that is told to it here; started again with this, it goes on where it was.",
         ),
     ] = None,

@@ -43,6 +43,11 @@ grainlike worker kill "*"
     refused=NO_HEAD,
 )
 
+_NO_DETACH = (
+    "a worker runs in the foreground; in the background, by "
+    "`grainlike up local`, a unit of systemd, or `nohup grainlike worker start ... > worker.log 2>&1 &`"
+)
+
 Patterns = Annotated[
     list[str],
     typer.Argument(
@@ -107,11 +112,14 @@ def _worker_start(
             "reaches its head; none without TLS. Off, or where nobody reaches it: they pass the head.",
         ),
     ] = None,
+    detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,
 ) -> None:
     """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
 
     Cores that this machine does not have are logical: they are given out and shown, but never pinned.
     """
+    if detach:
+        raise typer.BadParameter(_NO_DETACH, param_hint="--detach")
     worker: Any = import_module("grainlike_worker.__main__")
     exit_with(
         lambda: worker.serve(

@@ -37,6 +37,8 @@ _HEADING = "Traceback (most recent call last):\n"
 _BEGINS = "(most recent call last)"
 """Beginning of a remote traceback as text; Python prints the words before it itself."""
 
+_OURS = "grainlike.errors."
+
 _LONGEST = 64 * 1024
 _DEEPEST = 16
 """Most causes that travel: `raise X from Y` gives X a cause, and Y may have another."""
@@ -96,6 +98,7 @@ def told_of_error(data: Buffer) -> str:
     program wrote: the exit status alone does not say why it failed.
     """
     type_name, message, text = _texts(data)
+    type_name = type_name.removeprefix(_OURS)  # as those that the head itself raises are told
     told = f"{type_name}: {message}" if message else type_name
     if type_name.rpartition(".")[2] not in _OF_PROGRAMS:
         return told

@@ -316,9 +316,7 @@ async def test_a_job_whose_value_finds_no_room_runs_again_where_there_is_some(tm
         (row,) = [row for row in await executor.history() if row.job == info(value_).job]
         (before,) = row.earlier
         assert (before.worker, before.outcome, row.worker, row.attempts) == ("n1", "failed", "n2", 2)
-        assert re.fullmatch(
-            r"grainlike.errors.StoreFullError: on worker n1 there is no room for 800,\d+ bytes: .*", before.error
-        )
+        assert re.fullmatch(r"StoreFullError: on worker n1 there is no room for 800,\d+ bytes: .*", before.error)
 
 
 async def test_a_value_for_which_all_stores_are_too_small_fails_and_the_largest_is_named(start_worker) -> None:

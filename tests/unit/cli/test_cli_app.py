@@ -129,7 +129,8 @@ def test_the_worker_has_the_same_options_for_a_person_and_for_a_script(served: l
     assert vars(parser.parse_args([])) == served[0]
     options = [option for action in parser._actions for option in action.option_strings if option != "-h"]
     start = typer.main.get_command(whole_app()).commands["worker"].commands["start"]  # type: ignore[attr-defined]
-    assert set(options) == {"--help", *(option for parameter in start.params for option in parameter.opts)}
+    shown = [parameter for parameter in start.params if not parameter.hidden]  # `--detach` is there to be refused
+    assert set(options) == {"--help", *(option for parameter in shown for option in parameter.opts)}
     page = (Path(__file__).parents[3] / "worker" / "README.md").read_text()
     assert [option for option in options if f"| `{option}" not in page] == ["--help"]
     allowed = {action.dest: list(action.choices) for action in parser._actions if action.choices}
@@ -217,6 +218,20 @@ def test_what_is_no_number_of_a_job_is_said_with_where_they_are_shown(
     ],
 )
 def test_what_is_no_number_is_said_with_what_is_expected(
+    line: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    assert words in " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["head", "start", "--journal", __file__], "is a file; a journal is a directory"),
+        (["worker", "start", "--detach"], "`grainlike up local`, a unit of systemd, or `nohup"),
+    ],
+)
+def test_what_cannot_be_started_so_is_told_how_it_can(
     line: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(line) == 2

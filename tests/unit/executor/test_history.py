@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from grainlike import Cores, Memory
+from grainlike import Cores, JobMemoryError, Memory
 from grainlike.head import _attempts, _history
 from grainlike.head._history import _SEGMENT_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
@@ -384,6 +384,7 @@ class Evil(Exception):
 def test_the_text_of_an_exception_is_read_without_rebuilding_it():
     assert told_of_error(dump_error(KeyError("x")).data) == "KeyError: 'x'"
     assert told_of_error(dump_error(ValueError()).data) == "ValueError"
+    assert told_of_error(dump_error(JobMemoryError("too much")).data) == "JobMemoryError: too much"
     assert told_of_error(dump_error(Evil("no")).data).endswith("Evil: no")
 
 
