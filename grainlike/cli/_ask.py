@@ -225,6 +225,8 @@ async def list_sessions(caller: Asker, *, as_json: bool) -> int:
             words = f"outcomes take {bytes_text(used)} of {bytes_text(limit)}"
             words += "; at that the head takes no new calls with names"
             print(f"grainlike: {words}: forget some", file=sys.stderr)  # noqa: T201
+        if not (await caller.ask(AskHead(0), HeadIs)).directory:
+            print("grainlike: this head has no journal: what sessions keep ends with it", file=sys.stderr)  # noqa: T201
     return OK
 
 

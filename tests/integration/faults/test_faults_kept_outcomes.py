@@ -160,6 +160,7 @@ async def test_at_the_budget_calls_with_names_are_refused_and_others_run(private
             out, err = capsys.readouterr()
             assert "6k" in out
             assert "forget some" in err
+            assert "this head has no journal" in err
             await ex.forget("a")
             assert await ex.name("e", (block @ Cores(1))("e")) == b"e" * SIZE
             assert await ex.placeholders()["b"] == b"b" * SIZE
