@@ -182,6 +182,12 @@ def start_worker() -> Iterator[Callable[..., Worker]]:
         worker.end()
 
 
+@pytest.fixture
+def no_short_bytecode(monkeypatch):
+    """Where files may not grow, Python would leave the beginning of a module's bytecode for later processes."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+
 async def ended(pids: list[int], within: float = LIMIT_S) -> list[int]:
     """Those of `pids` that still run after at most so many seconds; a zombie has ended."""
     return await anyio.to_thread.run_sync(running_after, pids, within)

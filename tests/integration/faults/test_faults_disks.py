@@ -48,7 +48,7 @@ async def test_a_head_does_not_begin_where_its_journal_cannot_be_written(options
 
 
 @pytest.fixture
-def no_room():
+def no_room(no_short_bytecode):
     """Let no file grow beyond so many bytes: `no_room(bytes)`; `no_room(None)` takes that back."""
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
 

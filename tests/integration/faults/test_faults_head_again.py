@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import signal
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -35,7 +34,7 @@ from grainlike.journal import Disk
 from grainlike.net import find_access
 from grainlike.wire import AskHead, AskSessions, HeadIs, RetrySpec, SessionsAre, Submit, SubmittedFunction
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("no_short_bytecode")]
 
 ROOT = Path(__file__).parents[3]
 TLS = "tcp://127.0.0.1:0"
@@ -76,12 +75,6 @@ def check(path, numbers):
     ]
     marks = Counter(path.read_text().splitlines())
     assert marks == Counter(f"{number} {what}" for number in [*numbers, *parts] for what in ("begin", "end"))
-
-
-@pytest.fixture(autouse=True)
-def no_short_bytecode(monkeypatch):
-    """Where files may not grow, Python would leave the beginning of a module's bytecode for later processes."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
 @contextlib.asynccontextmanager

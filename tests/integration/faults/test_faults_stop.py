@@ -21,7 +21,7 @@ from grainlike.head.durable import HeadDaemon, _store
 from grainlike.net import accesses_for, find_access, make_credentials, write_access
 from grainlike.wire import AskSessions, SessionsAre
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("no_short_bytecode")]
 
 TLS = "tcp://127.0.0.1:0"
 
