@@ -76,8 +76,8 @@ def submit(
         warnings: list[str] = []
         commands = _commands(words, " ".join(requests) or None, file, lenient=lenient, warn=warnings)
         local = NOT_GIVEN if offer is None else _offer(offer)
-        executor = Executor(local=local, on_failure="continue", echo=False) if run_once else None
         variables = _variables(env)
+        executor = Executor(local=local, on_failure="continue", echo=False) if run_once else None
     except ValueError as error:
         raise UsageError(str(error)) from error
     for warning in warnings:

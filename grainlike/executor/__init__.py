@@ -19,6 +19,7 @@ from grainlike.graph import register
 if TYPE_CHECKING:
     from grainlike.executor._blocking import result
     from grainlike.executor._connected import ConnectedExecutor, connect
+    from grainlike.executor._embedded import offer_for
     from grainlike.executor._pools import LaunchedPool
     from grainlike.executor._progress import Progress, progress
     from grainlike.executor._settings import NOT_GIVEN
@@ -33,6 +34,7 @@ __all__ = [
     "connect",
     "find",
     "implicit_made",
+    "offer_for",
     "progress",
     "result",
     "run",
@@ -48,6 +50,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Progress": "_progress",
             "progress": "_progress",
             "connect": "_connected",
+            "offer_for": "_embedded",
             "result": "_blocking",
         },
     )

@@ -26,8 +26,9 @@ from grainlike.executor._registry import (
     opened,
     opened_in,
     standing_in,
+    warn_of_fallback,
 )
-from grainlike.graph import Node
+from grainlike.graph import Node, unfinished_nodes
 from grainlike.nested import JobExecutor
 
 __all__ = ["find", "find_for", "only_open"]
@@ -60,7 +61,7 @@ def find_for(node: Node) -> BaseResolver | ReadyResolver:
     loop_id = here()
     if job is None and (loop_id is None or alone(loop_id)) and is_ready(node):
         return ReadyResolver()
-    return _of_loop(job, loop_id)
+    return _of_loop(job, loop_id, node)
 
 
 def _innermost(job: JobView | None) -> BaseResolver | None:
@@ -73,7 +74,7 @@ def _innermost(job: JobView | None) -> BaseResolver | None:
     return None
 
 
-def _of_loop(job: JobView | None, loop_id: EventLoopId | None) -> BaseResolver:
+def _of_loop(job: JobView | None, loop_id: EventLoopId | None, node: Node | None = None) -> BaseResolver:
     if loop_id is None:
         raise RuntimeError(
             f"no event loop is running here{_elsewhere()}, and placeholders run inside one: write `async def main():` "
@@ -97,6 +98,8 @@ def _of_loop(job: JobView | None, loop_id: EventLoopId | None) -> BaseResolver:
             f"no executor is open in this loop{_elsewhere()}, and on trio there is no implicit one: use "
             "grainlike.run(main, backend='trio') or `async with grainlike.Executor():`"
         )
+    if node is None or any(one.request is not None for one in unfinished_nodes([node])):
+        warn_of_fallback()
     return _implicitly(loop_id)
 
 

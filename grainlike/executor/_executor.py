@@ -188,6 +188,7 @@ class Executor(ExecutorReports):
     async def _stand(self) -> Self:
         """Open it for the life of its loop."""
         if this_job() is not None:
+            self._unopened.excuse()
             raise RuntimeError(f"in a job an executor is opened for a block: write `async with {self._made_by} as ex:`")
         loop_id = await self._open_here()
         before = standing_in(loop_id)
@@ -205,6 +206,7 @@ class Executor(ExecutorReports):
     async def _open_here(self) -> EventLoopId:
         loop_id = here()
         if loop_id is None:
+            self._unopened.excuse()
             raise RuntimeError("an Executor is opened inside an event loop: `async with`, or grainlike.run(main)")
         self._open(loop_id)
         await self._wait_until_open()
@@ -250,12 +252,11 @@ class Executor(ExecutorReports):
     if not TYPE_CHECKING:  # to a type checker, all of these are wrong
 
         def __enter__(self) -> NoReturn:
+            self._unopened.excuse()
             raise TypeError(f"an executor is opened in an event loop: write `async with {self._made_by} as ex:`")
 
         def __exit__(self, *_: object) -> None:
             """Never called: Python looks for it before it calls `__enter__`, which raises."""
-
-    _made_by = "Executor(...)"
 
     # --- the graph's resolver ----------------------------------------------------------------------------------------
 

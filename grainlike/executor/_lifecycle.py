@@ -17,7 +17,7 @@ from grainlike.eventloop import EventLoopId, Lifespan, here, is_here, soon
 from grainlike.executor._embedded import hooked_streams
 from grainlike.executor._forks import end_forked
 from grainlike.executor._interactive import is_notebook, is_prompt
-from grainlike.executor._registry import alone, current, left
+from grainlike.executor._registry import Unopened, alone, current, left
 from grainlike.executor._settings import Settings
 from grainlike.joblogging import marked_records
 from grainlike.jobs import Job, Observer
@@ -52,6 +52,14 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._stands = False
         """True while it is open without a block, and was not closed."""
         self._observed: ObservedRunner | None = None
+        self._unopened = Unopened(self._made_by)
+
+    def __del__(self) -> None:
+        """Warn if it was never opened."""
+        if "_unopened" in self.__dict__:  # else its `__init__` failed
+            self._unopened.dropped()
+
+    _made_by = "Executor(...)"
 
     @abstractmethod
     def _make_service(self) -> JobService:
@@ -62,6 +70,7 @@ class ExecutorBase(Lifespan, BaseResolver):
     def _open(self, loop_id: EventLoopId) -> None:
         if self._state != "new":
             raise RuntimeError(f"this executor is {self._state}: make a new one")
+        self._unopened.excuse()
         reserve_standard_descriptors()
         self._loop_id = loop_id
         self.opened_in: JobInfo | None = GVAR.job
@@ -146,6 +155,8 @@ class ExecutorBase(Lifespan, BaseResolver):
                 warnings.warn(words, ResourceWarning, stacklevel=1, source=self)
 
     def _check_loop(self, what: str, *, open_only: bool = True) -> None:
+        if self._state == "new":
+            raise RuntimeError(f"{self!r} is not open: write {self._unopened.how}")
         if open_only and self._state != "open":
             raise RuntimeError(f"{self!r} is not open")
         if not is_here(self._loop_id):

@@ -1,14 +1,22 @@
-"""Open executors of this process, by event loop, and the innermost one of each context."""
+"""Executors of this process: the open ones by event loop, the innermost of each context, and those never opened.
+
+Of the last there are warnings, as Python gives them of coroutines that were never awaited.
+"""
 
 from __future__ import annotations
 
+import sys
+import threading
+import warnings
 from contextlib import suppress
 from contextvars import ContextVar, Token
+from weakref import WeakSet
 
 from grainlike.engine import BaseResolver
 from grainlike.eventloop import EventLoopId
 
 __all__ = [
+    "Unopened",
     "alone",
     "block_left",
     "current",
@@ -22,6 +30,7 @@ __all__ = [
     "opened",
     "opened_in",
     "standing_in",
+    "warn_of_fallback",
 ]
 
 current: ContextVar[BaseResolver | None] = ContextVar("grainlike_executor", default=None)
@@ -123,3 +132,46 @@ def enclosing() -> BaseResolver | None:
     while executor is not None and not executor.is_open:
         executor = executor.enclosing
     return executor
+
+
+class Unopened:
+    """Where an executor was made, and what to write to open it. The executor keeps this, and nobody else."""
+
+    def __init__(self, made_by: str) -> None:
+        self.how = f"`async with {made_by} as ex:`, or `ex = await {made_by}`"
+        """What to write."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("grainlike."):
+            frame = frame.f_back
+        self._file, self._line = frame.f_code.co_filename, frame.f_lineno
+        self.thread = threading.get_ident()
+        """The thread that made it."""
+        _unopened.add(self)
+
+    def excuse(self) -> None:
+        """Say nothing of it: it was opened, or an error has said why it was not."""
+        _unopened.discard(self)
+        self.thread = 0
+
+    def dropped(self) -> None:
+        """Warn that the executor is let go of, if it was not opened."""
+        if self.thread and not sys.is_finalizing():
+            self.warn(f"an executor was never opened: write {self.how}")
+
+    def warn(self, words: str) -> None:
+        """Warn at the line where it was made. One warning is enough."""
+        self.excuse()
+        warnings.warn_explicit(words, RuntimeWarning, self._file, self._line)
+
+
+_unopened: WeakSet[Unopened] = WeakSet()
+
+
+def warn_of_fallback() -> None:
+    """Warn that a call runs on an implicit executor, although this thread has made another and not opened it."""
+    thread = threading.get_ident()
+    for one in [one for one in _unopened if one.thread == thread]:
+        one.warn(
+            "this executor was not opened, so a call runs on an implicit one, over the cores of this process: "
+            f"write {one.how}"
+        )

@@ -301,6 +301,7 @@ def test_run_logs_the_link(caplog):
     assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/\?token=\S{40,}", caplog.text)
 
 
+@pytest.mark.filterwarnings("ignore:an executor was never opened:RuntimeWarning")
 def test_what_dashboard_may_be():
     with pytest.raises(TypeError, match="an address such as"):
         Executor(dashboard=8787)

@@ -136,8 +136,9 @@ def test_a_program_that_is_not_there_is_named_whatever_its_name_is_written_in(tm
 @pytest.mark.asyncio
 async def test_a_command_has_started_once_it_has_slots(capsys):
     command = Command(("sleep", "1"), parse("cores=1"))
-    submission = _Submission(Executor(local=None), [command], {})
-    [submitted] = submission._jobs
+    async with Executor(local=None) as executor:
+        submission = _Submission(executor, [command], {})
+        [submitted] = submission._jobs
     job = node_behind(submitted.placeholder).record = Job(1, 1, None, NO_PARCEL)
     job.assigned("n1", 1)
     submission._note_start(submitted)
@@ -149,8 +150,9 @@ async def test_a_command_has_started_once_it_has_slots(capsys):
 
 @pytest.mark.asyncio
 async def test_a_second_attempt_is_said(capsys):
-    submission = _Submission(Executor(local=None), [Command(("sleep", "1"), parse("cores=1"))], {})
-    [submitted] = submission._jobs
+    async with Executor(local=None) as executor:
+        submission = _Submission(executor, [Command(("sleep", "1"), parse("cores=1"))], {})
+        [submitted] = submission._jobs
     job = node_behind(submitted.placeholder).record = Job(1, 1, None, NO_PARCEL)
     for attempt in (1, 2):
         job.assigned("n1", attempt)

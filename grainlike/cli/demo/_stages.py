@@ -18,7 +18,7 @@ from grainlike.cli.demo._jobs import Candidate
 from grainlike.cli.demo._report import DemoWorkers, drawn, final, intro, other_load, speed_up, table
 from grainlike.cli.demo._sweep import Fit, Sweep, SweepOutcome
 from grainlike.errors import GrainlikeError
-from grainlike.executor import Executor
+from grainlike.executor import Executor, offer_for
 
 __all__ = ["run_stages"]
 
@@ -62,7 +62,7 @@ async def _sweep(
             return await _run(console, executor, tried, quick)
     async with Executor(listen="tcp://127.0.0.1:0") as executor:
         assert executor.address is not None
-        offers = shares(_own_cores(), workers)
+        offers = shares(list(offer_for(None).cores), workers)
         async with own_workers(executor.address, offers):
             with anyio.fail_after(START_S):
                 await executor.wait_for_workers(workers)
@@ -99,14 +99,6 @@ def _progress(console: Console, what: str, total: int) -> Iterator[Callable[[str
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(what, total=total, beside="")
         yield lambda beside: progress.update(task, advance=1, beside=beside)
-
-
-def _own_cores() -> list[int]:
-    """Return the cores that an embedded worker would offer, from an executor that is not opened, so that there is one
-    answer.
-    """
-    offer = Executor().offer
-    return list(offer.cores) if offer is not None else []
 
 
 def _members(quick: bool) -> int:
