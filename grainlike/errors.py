@@ -183,6 +183,9 @@ class SerializationError(GrainlikeError, TypeError):
             print(error)
     """
 
+    _in_result = ""
+    """What to say where the object is in the value of a job, and in no argument; else the same."""
+
 
 class JobTimeoutError(GrainlikeError, TimeoutError):
     """Raised when a job ran past its `timeout`, in seconds, or past its `WallTime`, and was ended.

@@ -64,7 +64,13 @@ class Refusals(Placeholder):
         _refuse("np.array(r_)", "`np.array(await r_)`, or `delayed(np.array)(r_)`")
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise SerializationError(
-            f"a placeholder ({self._node.function.name}) in a closure or inside another object cannot travel: "
+        name = self._node.function.name
+        error = SerializationError(
+            f"a placeholder ({name}) in a closure or inside another object cannot travel: "
             "pass it as an argument, alone or in a list, tuple, set, dict, namedtuple or dataclass"
         )
+        error._in_result = (
+            f"a placeholder ({name}) was returned, which has no value yet: write `result(r_)` in its place, or in "
+            "`async def` `await r_`"
+        )
+        raise error

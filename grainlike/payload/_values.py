@@ -135,7 +135,10 @@ def dump_plain_value(value: object, most: int) -> bytes | None:
     return data if len(data) <= most else None
 
 
-def dump_value(value: object, *, what: str = "the value") -> Payload:
+_ANY_VALUE = "the value"
+
+
+def dump_value(value: object, *, what: str = _ANY_VALUE) -> Payload:
     """Return the bytes of one object; buffers from 8 KiB on stay outside, uncopied. `what` names the object in errors.
 
     Raises `SerializationError`, which names the object inside that cannot be sent.
@@ -147,7 +150,10 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
     except BaseException as error:
         if is_interrupt(error):
             raise
-        raise refusal(what, value, _reason_against, error) from cause_of_refusal(error)
+        refused = refusal(what, value, _reason_against, error)
+        if what is not _ANY_VALUE and isinstance(error, SerializationError) and error._in_result:
+            raise SerializationError(str(refused).removesuffix(str(error)) + error._in_result) from None
+        raise refused from cause_of_refusal(error)
 
 
 def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str = "the value") -> Any:
