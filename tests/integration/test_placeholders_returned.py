@@ -50,7 +50,7 @@ async def test_a_job_that_returns_a_placeholder_says_so_once(
 
 async def test_a_stream_that_yields_one_does_too() -> None:
     async with Executor(local=Cores(1)):
-        with pytest.raises(SerializationError, match="a placeholder .twice. was returned"):
+        with pytest.raises(SerializationError, match=r"a placeholder \(twice\) was returned"):
             async for _ in (delayed(item) @ Cores(1))(3):
                 pass  # never reached
 
