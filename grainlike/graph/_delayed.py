@@ -15,7 +15,7 @@ from grainlike.graph._node import Node, current_resolver, fetched
 from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
 from grainlike.graph._placeholder import Placeholder, rebind
-from grainlike.graph._refusals import Refusals
+from grainlike.graph._refusals import Refusals, note_keys, refuse_mapping
 from grainlike.graph._remote_value import UNFETCHED, RemoteList
 from grainlike.graph._serial import hint_at_serial_loop
 from grainlike.graph._shown import shown_call
@@ -115,6 +115,8 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
             raise AttributeError(f"a placeholder has no {name!r}; write `(await r_).{name}`")
         if name == "add_done_callback":  # as an attribute of the value it would be called, and never call back
             raise AttributeError(_NO_FUTURE)
+        if name == "keys":
+            note_keys(sys._getframe(1))
         return binary(_GETATTR, self, name)
 
     def __getitem__(self, index: Any) -> Delayed[Any]:
@@ -141,6 +143,7 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
     def __iter__(self) -> Iterator[Delayed[Any]]:
         nout = self._node.function.options.nout
         if nout is None:
+            refuse_mapping(sys._getframe(1))
             raise TypeError(
                 "a placeholder is iterable only when it is known for how many values: "
                 "write `for x in await r_:`, or @delayed(nout=3) to unpack three"

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Never, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Never, NoReturn
 
-from grainlike.errors import SerializationError
+from grainlike.errors import GraphError, SerializationError
 from grainlike.graph._placeholder import Placeholder
 
-__all__ = ["Refusals"]
+__all__ = ["Refusals", "note_keys", "refuse_mapping"]
 
 
 def _refuse(asked: str, instead: str) -> NoReturn:
     raise TypeError(f"{asked} needs the value of a placeholder, which is not there yet: write {instead}")
+
+
+_keys_site: list[tuple[int, int]] = [(0, 0)]
+"""Frame and instruction that asked last for a placeholder's `keys`."""
+
+
+def note_keys(frame: FrameType) -> None:
+    """Remember which instruction asks for `r_.keys`: `refuse_mapping` compares."""
+    _keys_site[0] = id(frame), frame.f_lasti
+
+
+def refuse_mapping(frame: FrameType) -> None:
+    """Refuse an iteration that is of `dict(r_)`: the one instruction that has asked for `r_.keys` goes through them.
+
+    Raises:
+        GraphError: it is. Python would put an error of its own in the place of a `TypeError`.
+    """
+    if _keys_site[0] == (id(frame), frame.f_lasti):
+        raise GraphError(
+            "dict(r_) and **r_ need the value of a placeholder, which is not there yet: write `dict(await r_)`; a "
+            "function of a web framework returns `await r_`"
+        )
 
 
 class NotYetKnown:
@@ -42,6 +65,14 @@ class Refusals(Placeholder):
 
     def __index__(self) -> NoReturn:  # noqa: PLE0305
         _refuse("use as an index or a count", "`items[await r_]`, or `delayed_value(items)[r_]`")
+
+    if not TYPE_CHECKING:  # a type checker refuses both by itself, as there is no such method
+
+        def __bytes__(self) -> NoReturn:  # noqa: PLE0308
+            _refuse("bytes(r_)", "`bytes(await r_)`, or `delayed(bytes)(r_)`")
+
+        def __fspath__(self) -> NoReturn:
+            _refuse("open(r_), and whatever takes a path,", "`open(await r_)`, or `delayed(Path)(r_)`")
 
     def __format__(self, spec: str) -> str:
         if spec:

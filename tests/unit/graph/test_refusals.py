@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from limits import LIMIT_S
 
+from grainlike import GraphError
 from grainlike.graph import delayed, delayed_value, gather
 
 R = delayed(len)("abc")
@@ -53,11 +55,22 @@ def _iterate() -> None:
         (_delete_attribute, r"`r_ = delayed\(without_x\)\(r_\)`"),
         (lambda: np.array(R), r"`np.array\(await r_\)`, or `delayed\(np.array\)\(r_\)`"),
         (lambda: np.asarray([R, R]), r"`np.array\(await r_\)`"),
+        (lambda: bytes(R), r"`bytes\(await r_\)`, or `delayed\(bytes\)\(r_\)`"),
+        (lambda: open(R), r"`open\(await r_\)`, or `delayed\(Path\)\(r_\)`"),  # noqa: PTH123, SIM115 - it is refused
+        (lambda: Path(R), r"`open\(await r_\)`"),
+        (lambda: list(R.keys()), r"`for x in await r_:`"),
         (lambda: np.float64(R), r"`float\(await r_\)`|`np.array\(await r_\)`"),
     ],
 )
 def test_it_says_what_to_write_instead(attempt: Any, instead: str) -> None:
     with pytest.raises(TypeError, match=instead):
+        attempt()
+
+
+@pytest.mark.parametrize("attempt", [lambda: dict(R), lambda: {**R}, lambda: delayed(len)(**R)])
+def test_one_that_is_taken_for_a_mapping_says_what_to_write_instead(attempt: Any) -> None:
+    # As by FastAPI, of a route that forgets its await. Python would hide a `TypeError` behind one of its own.
+    with pytest.raises(GraphError, match=r"`dict\(await r_\)`; a function of a web framework returns `await r_`"):
         attempt()
 
 
