@@ -6,13 +6,14 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 
 from grainlike.cache import ResultCache
 from grainlike.context import GVAR, JobInfo
 from grainlike.engine import BaseResolver, Engine, Fetcher, LocalCalls
+from grainlike.errors import SerializationError
 from grainlike.eventloop import EventLoopId, Lifespan, here, is_here, soon
 from grainlike.executor._embedded import hooked_streams
 from grainlike.executor._forks import end_forked
@@ -58,6 +59,12 @@ class ExecutorBase(Lifespan, BaseResolver):
         """Warn if it was never opened."""
         if "_unopened" in self.__dict__:  # else its `__init__` failed
             self._unopened.dropped()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise SerializationError(
+            "an executor cannot travel, and a job needs none: write `await (fn @ Cores(1))(x)` in it, or "
+            "`result((fn @ Cores(1))(x))` in a plain function"
+        )
 
     _made_by = "Executor(...)"
 

@@ -24,6 +24,7 @@ from grainlike import (
     Executor,
     GraphError,
     JobCancelledError,
+    SerializationError,
     amap,
     as_completed,
     cancel,
@@ -236,6 +237,22 @@ async def test_two_side_by_side_and_none_in_context_is_an_error():
         for executor in (one, two):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(executor.__aexit__, None, None, None)
+
+
+async def test_a_job_that_uses_the_executor_of_its_program_is_told_what_to_write():
+    async with Executor(local=Cores(1)) as ex:
+
+        async def uses(x):
+            return await ex.submit(Cores(1), abs, x)
+
+        job = delayed(uses) @ Cores(1)
+        words = (
+            r"an executor cannot travel, and a job needs none: write `await \(fn @ Cores\(1\)\)\(x\)` in it, or `result"
+        )
+        with pytest.raises(SerializationError, match=f"at closure variable 'ex': {words}"):
+            await job(-3)
+        with pytest.raises(SerializationError, match=f"argument 0 of double, at \\[0\\]: {words}"):
+            await (double @ Cores(1))([ex])
 
 
 async def test_what_is_asked_of_an_executor_the_wrong_way_round_says_what_to_write():
