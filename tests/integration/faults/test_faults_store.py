@@ -138,12 +138,11 @@ async def test_a_full_store_fails_whoever_gives_too_much_and_work_goes_on_after_
         await wait(values)
         assert [info(value_).state for value_ in values] == ["succeeded"] * 5
         sixth_ = (made @ Cores(1))(5)
-        with pytest.raises(
-            StoreFullError, match=r"no room for 800,\d+ bytes: .* 1,6\d+,\d+ bytes of shared memory"
-        ) as full:
+        with pytest.raises(StoreFullError, match=r"no room for 78\d\.\d+Ki: .* 1\.5\d+Mi of shared memory") as full:
             await sixth_
         assert str(full.value).startswith("on worker local there is")
-        assert re.search(r"of which 2,4\d+,\d+ and 1,6\d+,\d+ are in use: delete placeholders", str(full.value))
+        used = r"of which 2\.2\d+Mi \(77\d\.\d+Ki beyond the limit, .*\) and 1\.5\d+Mi are in use: delete placeholders"
+        assert re.search(used, str(full.value))
         assert await (total @ Cores(1))(*values) == sum(range(5)) * COUNT
         assert [float((await value_).sum()) for value_ in values] == [number * COUNT for number in range(5)]
         del values, sixth_
@@ -159,7 +158,7 @@ async def test_a_value_that_no_store_has_room_for_fails_without_harm_to_its_runn
         first = start((function @ Cores(1))(1))
         await wait(first)
         assert info(first).state == "succeeded", "one output a slot goes beyond the budget"
-        with pytest.raises(StoreFullError, match="102,400 bytes of shared memory, and 0 of disk, so it can never hold"):
+        with pytest.raises(StoreFullError, match="100Ki of shared memory, and 0 bytes of disk, so it can"):
             await (function @ Cores(1))(2)
         assert await (total @ Cores(1))(first) == COUNT
 
@@ -172,7 +171,7 @@ async def test_parts_that_fit_one_at_a_time_fail_beside_the_whole_that_stays_or_
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), scratch_limit="0", **options):
         a_, b_ = (made_two @ Cores(1))(1)
         words = (
-            rf"no room for 800,\d+ bytes: .* {ROOM:,} bytes of shared memory, .* of which 1,600,\d+ and 0 are in use"
+            r"no room for 78\d\.\d+Ki: .* 785\.\d+Ki of shared memory, .* of which 1\.5\d+Mi .* and 0 bytes are in use"
         )
         with pytest.raises(StoreFullError, match=words):
             await (total @ Cores(1))(a_)
@@ -316,12 +315,12 @@ async def test_a_job_whose_value_finds_no_room_runs_again_where_there_is_some(tm
         (row,) = [row for row in await executor.history() if row.job == info(value_).job]
         (before,) = row.earlier
         assert (before.worker, before.outcome, row.worker, row.attempts) == ("n1", "failed", "n2", 2)
-        assert re.fullmatch(r"StoreFullError: on worker n1 there is no room for 800,\d+ bytes: .*", before.error)
+        assert re.fullmatch(r"StoreFullError: on worker n1 there is no room for 78\d\.\d+Ki: .*", before.error)
 
 
 async def test_a_value_for_which_all_stores_are_too_small_fails_and_the_largest_is_named(start_worker) -> None:
     async with small_and_large(start_worker):
-        with pytest.raises(StoreFullError, match=r"on worker n\d there is no room for 6,40\d,\d+ bytes") as full:
+        with pytest.raises(StoreFullError, match=r"on worker n\d there is no room for 6\.1Mi") as full:
             await (made_larger @ Cores(1))(1)
         tried = re.search(
             r"; its value of 6.4 MB found no room at (n\d) \(.*\); the largest store of all", str(full.value)

@@ -24,7 +24,7 @@ from grainlike.payload import (
     replica_size,
     write_replica,
 )
-from grainlike.resources import Cores, offer_of
+from grainlike.resources import UNIT, Cores, amount_texts, offer_of
 from grainlike.scheduler import NodeScheduler
 from grainlike.scheduler.store import Replica, _scheduler
 from grainlike.wire import Code, Completed, Evicted, Message, Need, Stored
@@ -144,8 +144,13 @@ async def test_beyond_all_limits_one_output_a_slot_and_then_none(
     async with opened(places, scratch=0, slots=2) as store:
         for value in range(4):
             await store.give(value)
-        with pytest.raises(StoreFull, match=f"{SIZE:,} bytes.*{2 * SIZE:,} bytes of shared memory, and 0 of disk"):
+        with pytest.raises(StoreFull) as full:
             await store.give(4)
+        one, two, four, _ = amount_texts("memory", *(UNIT * size for size in (SIZE, 2 * SIZE, 4 * SIZE, 0)))
+        assert str(full.value).startswith(
+            f"there is no room for {one}: the store of its worker has {two} of shared memory, and 0 bytes of disk, of "
+            f"which {four} ({two} beyond the limit, for the last values that found no room) and 0 bytes are in use: "
+        )
         assert all(map(store.holds, range(4)))
         store.replicas.drop(range(3), [1] * 3)
         await store.give(5)

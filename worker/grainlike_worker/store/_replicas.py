@@ -25,6 +25,7 @@ from grainlike.payload import (
     replica_path,
     seal_replica,
 )
+from grainlike.resources import MEMORY, UNIT, amount_texts
 from grainlike.scheduler.store import (
     CopyLeft,
     EvictReplica,
@@ -484,13 +485,20 @@ def open_replicas(limits: StoreLimits = UNLIMITED, *, in_program: bool = False) 
 
 def _why_full(refusal: RefuseRoom, used: tuple[int, int], lost: str) -> str:
     """Return why a value has no room, with the bytes `used` in each tier, and what would help."""
-    has = f"the store of its worker has {refusal.memory:,} bytes of shared memory, and {refusal.scratch:,} of disk"
+    beyond = max(0, used[0] - refusal.memory)
+    sizes = refusal.size, refusal.memory, refusal.scratch, *used, beyond
+    texts = amount_texts(MEMORY, *(UNIT * size for size in sizes))
+    size, memory, scratch, in_memory, on_disk, more = (f"{one} bytes" if one.isdecimal() else one for one in texts)
     larger = "give the worker a larger store (--store, --scratch-limit)"
+    has = f"the store of its worker has {memory} of shared memory, and {scratch} of disk"
     if refusal.size > max(refusal.memory, refusal.scratch):
         why = f"so it can never hold that: {larger}, or make smaller values"
     else:
-        why = f"of which {used[0]:,} and {used[1]:,} are in use: delete placeholders that nothing needs, or {larger}"
-    words = f"there is no room for {refusal.size:,} bytes: {has}, {why}"
+        over = f" ({more} beyond the limit, for the last values that found no room)" if beyond else ""
+        why = (
+            f"of which {in_memory}{over} and {on_disk} are in use: delete placeholders that nothing needs, or {larger}"
+        )
+    words = f"there is no room for {size}: {has}, {why}"
     return f"{words}; {lost}" if lost else words
 
 
