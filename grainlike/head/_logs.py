@@ -333,16 +333,19 @@ def _decoder() -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder("utf-8")("backslashreplace")
 
 
-def last_words(output: Output) -> str:
-    """Return the last output of an attempt before its process died, as a note for the error of its loss."""
+def last_words(output: Output) -> str | None:
+    """Return the last output of an attempt before its process died, as a note for the error of its loss; None if it
+    wrote nothing.
+    """
     from grainlike._last_words import as_note  # few programs fail, and heads load no module for them
 
     parts = []
     for stream, data in zip(output.streams, output.data, strict=True):
         whose = "its runner, for whichever job," if stream == OutputStream.RUNNER else "it"
-        words = f"grainlike: the last that {whose} wrote:\n{data.decode(errors='backslashreplace').rstrip()}"
-        parts.append(as_note(words))
-    return "\n".join(parts)
+        text = data.decode(errors="backslashreplace").rstrip()
+        if text:
+            parts.append(as_note(f"grainlike: the last that {whose} wrote:\n{text}"))
+    return "\n".join(parts) or None
 
 
 def tell_blocked(peer: WorkerConnection, job: Job | None, message: Blocked, now: float) -> None:

@@ -33,6 +33,7 @@ from grainlike import (
     GraphError,
     JobMemoryError,
     Memory,
+    Retry,
     WorkerLostError,
     cancel,
     delayed,
@@ -273,6 +274,23 @@ async def test_so_has_the_error_of_a_job_that_took_too_much_memory():
         with pytest.raises(JobMemoryError) as caught:
             await asyncio.wait_for((greedy @ (Cores(1) & Memory("100M")))(), LIMIT_S)
     assert any("loading it all" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("written", [b"", b"\n"])
+async def test_one_that_wrote_nothing_has_no_note_of_it(opened, written):
+    async with opened() as executor:
+
+        @delayed(retries=Retry(0, losses=0))
+        def dies():
+            os.write(2, written)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with pytest.raises(WorkerLostError, match="SIGKILL") as caught:
+            await (dies @ Cores(1))()
+        assert executor.report().failed == 1
+        (where,) = caught.value.__notes__
+        assert "attempt 1 of dies" in where
 
 
 @pytest.mark.asyncio
