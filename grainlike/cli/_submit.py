@@ -23,7 +23,7 @@ from grainlike.errors import GrainlikeError
 from grainlike.executor import NOT_GIVEN, Executor
 from grainlike.graph import Delayed, delayed, info, start
 from grainlike.jobs import LogLine
-from grainlike.resources import Request, parse
+from grainlike.resources import Request, parse, shown_amounts
 from grainlike.subprocesses import run_command
 
 __all__ = ["UsageError", "submit"]
@@ -282,7 +282,7 @@ class _Submission:
         if known.attempt > job.attempt and known.allocation is not None:
             job.attempt = known.attempt
             again = f"again (attempt {job.attempt}) " if job.attempt > 1 else ""
-            self._tell(job, f"started {again}on {known.worker}, slots {known.allocation}")
+            self._tell(job, f"started {again}on {known.worker}, slots {shown_amounts(str(known.allocation))}")
 
     def _tell(self, job: _Submitted, what: str) -> None:
         _say(f"[{job.number}] {what}")

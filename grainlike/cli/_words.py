@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grainlike.cli.listings import table_lines
 from grainlike.resources import MEMORY, UNIT, amount_text, quantity
+from grainlike.resources import shown_amounts as amounts
 
 if TYPE_CHECKING:  # commands that ask nobody load no messages
     import msgspec
@@ -37,8 +38,6 @@ _HARMLESS = re.compile(r"(\t|\x1b\[[0-9;]{0,32}m)")
 
 _LEAST_S, _SHORT_S = 1e-6, 0.0995
 """Times of these and less than the latter are shown in milliseconds, with two digits: shorter ones are none."""
-
-_AMOUNT = re.compile(r"(?:(?<![\w./-])([\w./-]+)=|:max=)([0-9]+)(?![0-9.])")
 
 
 def escaped(text: str) -> str:
@@ -81,16 +80,6 @@ def print_table(
     print("\n".join(table_lines(titles, cells, width, keep)))  # noqa: T201 - a command line speaks
     if most is not None and len(rows) > most:
         print(f"and {len(rows) - most:,} more")  # noqa: T201
-
-
-def amounts(text: str) -> str:
-    """A request or an allocation with its memory as people write it: `memory=8Gi`, rounded where that is shorter."""
-    return _AMOUNT.sub(_with_unit, text)
-
-
-def _with_unit(found: re.Match[str]) -> str:
-    whole = found[0].removesuffix(found[2])
-    return whole + amount_text(found[1] or MEMORY, int(found[2]) * UNIT)
 
 
 def bytes_of(amount: str) -> int:

@@ -20,6 +20,7 @@ from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import Job, Observer, Placement, slots_of
+from grainlike.resources import shown_amounts
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
@@ -337,7 +338,7 @@ class ActionExecutor:
         """Log that jobs wait for resources that no worker offers; notify the client that submitted them, too."""
         jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
         why = LAYOUT if action.missing is None else action.missing.why
-        words = f"{jobs} for a worker that can give {action.request}: {why}"
+        words = f"{jobs} for a worker that can give {shown_amounts(str(action.request))}: {why}"
         pools = self._shortfall(action.job)
         if pools is None:
             return  # such a worker is about to come

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from grainlike.errors import JobTimeoutError, ValueLostError, WorkerLostError
@@ -11,12 +11,13 @@ from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import Job
 from grainlike.payload import Payload, load_error
+from grainlike.resources import shown_amounts
 from grainlike.scheduler import Deadlock
 from grainlike.wire import OWN_VALUES, Code, EndedJob
 
 if TYPE_CHECKING:
     from grainlike.graph import Node
-    from grainlike.resources import Missing
+    from grainlike.resources import Allocation, Missing
 
 __all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "text_of", "value_lost", "why_stuck"]
 
@@ -29,8 +30,24 @@ def refusal(missing: Missing | None, peers: Iterable[WorkerConnection]) -> str:
     """
     if missing is None:
         return LAYOUT
-    offers = " and ".join(str(peer.offer) for peer in peers)
-    return f"{missing}; all that is offered here is {offers}" if missing.absent and offers else str(missing)
+    offered = [peer.offer for peer in peers]
+    if not missing.absent or not offered:
+        return str(missing)
+    offers = " and ".join(shown_amounts(str(offer)) for offer in offered)
+    return f"{missing}; all that is offered here is {offers}{_more(missing, offered)}"
+
+
+def _more(missing: Missing, offered: Sequence[Allocation]) -> str:
+    """Return what would offer what is absent, where there is one embedded worker; it may be tokens alone, of which
+    nothing is said.
+    """
+    from grainlike.resources import EMPTY, with_amounts  # few requests are refused
+
+    units = missing.option.units
+    absent = {name: units[name] for name in missing.absent if name in units}
+    if not absent or len(offered) > 1:
+        return ""
+    return f"; `local={offered[0]!r} & {with_amounts(EMPTY, absent)!r}` offers more"
 
 
 def name_of(job: Job) -> str:
@@ -47,12 +64,12 @@ def why_stuck(deadlock: Deadlock, jobs: Mapping[int, Job]) -> str:
         return f"{name_of(jobs[number])} (job {number})" if number in jobs else f"job {number}"
 
     holders = "; ".join(
-        f"{named(held.job)} holds {held.held} of {held.worker} and waits for {', '.join(map(named, held.waits_for))}"
+        f"{named(held.job)} holds {shown_amounts(held.held)} of {held.worker} and waits for "
+        f"{', '.join(map(named, held.waits_for))}"
         for held in deadlock.holders
     )
-    return (
-        f"{named(deadlock.job)} asks for {deadlock.request} and can never start, for jobs wait in a circle: {holders}"
-    )
+    request = shown_amounts(str(deadlock.request))
+    return f"{named(deadlock.job)} asks for {request} and can never start, for jobs wait in a circle: {holders}"
 
 
 def error_of(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:

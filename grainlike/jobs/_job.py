@@ -11,6 +11,7 @@ import msgspec
 from grainlike.graph import Record, RunsIn, State
 from grainlike.jobs._slots import allocation_of
 from grainlike.payload import MARK, drop, dump_arguments, load_arguments, plain_arguments
+from grainlike.resources import shown_amounts
 from grainlike.wire import Parcel, ReceiptSpec, Totals
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def note_of(name: str, job: int, worker: str | None, slots: object, attempt: int
     of the function.
     """
     number = f"job {job}, " if job else ""
-    return f"grainlike: {number}on worker {worker}, slots {slots or 'none'}, attempt {attempt} of {name}"
+    shown = shown_amounts(str(slots)) if slots else "none"
+    return f"grainlike: {number}on worker {worker}, slots {shown}, attempt {attempt} of {name}"
 
 
 class Placement(msgspec.Struct, eq=False, gc=False):

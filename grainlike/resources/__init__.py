@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
 from grainlike.resources._fit import fits_tiers
-from grainlike.resources._kinds import KINDS, MEMORY, ResourceKind, amount_text, amount_texts, held_amounts
+from grainlike.resources._kinds import (
+    KINDS,
+    MEMORY,
+    ResourceKind,
+    amount_text,
+    amount_texts,
+    held_amounts,
+    shown_amounts,
+)
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
 from grainlike.resources._programs import (
@@ -87,6 +95,7 @@ __all__ = [
     "program_environment",
     "quantity",
     "shareable",
+    "shown_amounts",
     "spread_over_nodes",
     "thread_widths",
     "widest",

@@ -13,6 +13,9 @@ CORES = "cores"
 GPUS = "gpus"
 MEMORY = "memory"
 
+_AMOUNT = re.compile(r"(?:(?<![\w./-])([\w./-]+)=|:max=)([0-9]+)(?![0-9.])")
+"""An amount in the text of a request: its name, unless it is the most of one, and its number."""
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
@@ -109,6 +112,22 @@ def amount_texts(name: str, *units: int) -> tuple[str, ...]:
             if len(set(map(about, texts))) == len(set(units)):
                 return texts
     return tuple(map(plain, units))
+
+
+def shown_amounts(text: str) -> str:
+    """Return the text of a request or an allocation with its memory as people write it: `memory=8Gi`, rounded where
+    that is shorter.
+
+    Example:
+        >>> shown_amounts("cores=[0,1] memory=8589934592")
+        'cores=[0,1] memory=8Gi'
+    """
+    return _AMOUNT.sub(_with_unit, text)
+
+
+def _with_unit(found: re.Match[str]) -> str:
+    whole = found[0].removesuffix(found[2])
+    return whole + amount_text(found[1] or MEMORY, int(found[2]) * UNIT)
 
 
 def held_amounts(units: Mapping[str, int]) -> dict[str, int]:

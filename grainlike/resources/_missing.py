@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grainlike.resources._allocation import Allocation
-from grainlike.resources._kinds import amount_texts, is_indexed
+from grainlike.resources._kinds import amount_texts, is_indexed, shown_amounts
 from grainlike.resources._mapping import TIME, TOKEN
 from grainlike.resources._near import near_name
 from grainlike.resources._quantity import UNIT, plain
@@ -78,11 +78,11 @@ class Missing:
     def _too_few(self, nodes: Short) -> str:
         there = nodes.best // UNIT
         said = f"there {'is' if there == 1 else 'are'} {there}"
-        return f"it needs {plain(nodes.asked)} workers that can give {self.option.each}; {said}"
+        return f"it needs {plain(nodes.asked)} workers that can give {shown_amounts(str(self.option.each))}; {said}"
 
     def __str__(self) -> str:
-        choice = "" if self.option is self.request else f"; of these {self.option} comes nearest"
-        return f"{self.request} can never be given{choice}: {self.why}"
+        choice = "" if self.option is self.request else f"; of these {shown_amounts(str(self.option))} comes nearest"
+        return f"{shown_amounts(str(self.request))} can never be given{choice}: {self.why}"
 
 
 def missing(request: Request, offers: Offers) -> Missing | None:

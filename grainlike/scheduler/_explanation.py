@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from grainlike.resources import Request, amount_texts, quantity
+from grainlike.resources import Request, amount_texts, quantity, shown_amounts
 
 if TYPE_CHECKING:
     from grainlike.resources import Amount, Missing
@@ -206,7 +206,7 @@ _SAY: dict[str, Callable[[Explanation], str]] = {
     "rate": lambda this: f"Job {this.job} waits for {this.ration}: launches are spaced.",
     "workers": lambda this: f"Job {this.job} waits for a worker: none is connected.",
     "never": lambda this: (
-        f"Job {this.job} waits for a worker that can give {this.request}: "
+        f"Job {this.job} waits for a worker that can give {shown_amounts(str(this.request))}: "
         f"{'none can lay it out as it is asked for (see pack=)' if this.missing is None else this.missing.why}."
     ),
 }

@@ -69,6 +69,27 @@ async def test_tokens_are_the_workers():
             await (slots @ (Cores(1) & Token("small")))()
 
 
+async def test_what_is_not_offered_here_is_said_with_the_offer_that_would_have_it():
+    async with Executor(local=Cores(2)):
+        with pytest.raises(UnsatisfiableError) as caught:
+            await (slots @ (Cores(1) & Memory("1Gi") & GPUs(1)))()
+        assert str(caught.value) == (
+            "cores=1 gpus=1 memory=1Gi can never be given: no worker has gpus, memory; nearest is local, short of "
+            "gpus, memory; all that is offered here is cores=[0,1]; "
+            '`local=Cores([0, 1]) & GPUs(1) & Memory("1Gi")` offers more'
+        )
+    async with Executor(local=Cores(2) & Memory("500Mi")):
+        with pytest.raises(UnsatisfiableError, match=r"^cores=1 memory=1Gi can .* \(asked 1Gi, at most 500Mi\)"):
+            await (slots @ (Cores(1) & Memory("1Gi")))()
+
+
+async def test_the_note_of_an_error_has_its_memory_as_people_write_it():
+    async with Executor(local=Cores(1) & Memory("500Mi")):
+        with pytest.raises(ZeroDivisionError) as caught:
+            await (delayed(divmod) @ (Cores(1) & Memory("100Mi")))(1, 0)
+        assert "slots cores=[0] memory=100Mi, attempt 1" in caught.value.__notes__[0]
+
+
 async def test_a_gang_is_refused_where_there_are_too_few_workers():
     async with Executor(local=Cores(2)):
         with pytest.raises(UnsatisfiableError, match="needs 2 workers"):

@@ -25,7 +25,7 @@ import anyio
 from grainlike.errors import BlockEndedError, GrainlikeError, HeadLostError, ResourceSpecError
 from grainlike.eventloop import loop_options
 from grainlike.net import RETURN_S, HeadLocator, Link, ReconnectingLink, waits
-from grainlike.resources import Allocation, WallTime, near_name, parse
+from grainlike.resources import Allocation, WallTime, near_name, parse, shown_amounts
 from grainlike.subprocesses import reserve_standard_descriptors, reset_signals
 from grainlike.system import block_label, node_rank
 from grainlike.wire import LOST_S
@@ -203,7 +203,7 @@ async def _serve_heads(
         if link.role is None and link.peer.startswith("tcp:"):
             words = "INSECURE: the link to %s has no TLS; whoever listens there runs code as this user"
             logger.warning(words, link.peer)
-        logger.info("worker %s offers %s to the head at %s", name, offer, link.peer)
+        logger.info("worker %s offers %s to the head at %s", name, shown_amounts(str(offer)), link.peer)
         lasting = ReconnectingLink(link, way.again, LOST_S, patience)
         lasting.admitted = rests
         try:
