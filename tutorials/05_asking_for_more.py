@@ -170,6 +170,7 @@ async def why() -> None:
     async with Executor(local=Cores([0, 1])) as executor:
         lazy_ = (nap @ Cores(1))(60)
         print("nobody asked for it:", await executor.explain(lazy_))
+        cancel(lazy_)  # else a warning says that it was never awaited
 
         first_ = start((nap @ (Cores(1) & Limit("db", 1)))(60))
         await running(first_)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable
-from types import FrameType
+from functools import partial
+from types import FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING
 
 from grainlike._tracebacks import is_ours
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["excuse", "note_origin", "origins", "remember_origins", "warn_of"]
 
-_LOOPS = ("asyncio.", "anyio.", "trio.", "uvloop.")
+_LOOPS = ("asyncio.", "anyio.", "trio.", "uvloop.", "selectors", "threading")
 """Modules of event loops: there, as in ours, calls are let go of whose variables end with a program's coroutine."""
 
 origins: dict[int, tuple[str, int]] = {}
@@ -51,14 +52,30 @@ def warn_of(node: Node) -> None:
     if sys.is_finalizing() or node.missing == _USED:
         return
     message = f"call of {node.function.name!r} was never awaited"
-    if origin is None:
-        dropper = sys._getframe(1).f_back
-        if dropper is not None and _is_no_users(dropper):
-            message += "; `python -X dev` says where the call is made"  # the line of the warning is none of the user's
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
-    else:
+    if origin is not None:
         file, line = origin
         warnings.warn_explicit(f"{message}\nCall made at {file}:{line}", RuntimeWarning, file, line)
+        return
+    dropper = sys._getframe(1).f_back
+    if dropper is None or not _is_no_users(dropper):
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        return
+    # The line that drops it is none of the user's: that of the function is.
+    message += "; `python -X dev` says where the call is made"
+    function = _python_function(node.function.callable)
+    if function is None:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        return
+    code, known = function.__code__, function.__globals__.setdefault("__warningregistry__", {})
+    words = f"{message}, this is its function"
+    warnings.warn_explicit(words, RuntimeWarning, code.co_filename, code.co_firstlineno, registry=known)
+
+
+def _python_function(called: object) -> FunctionType | None:
+    """Return the Python function that a call of this object makes; None for others, as those in C."""
+    while type(called) in (partial, MethodType):
+        called = called.func if type(called) is partial else called.__func__  # type: ignore[attr-defined]
+    return called if type(called) is FunctionType else None
 
 
 def _is_no_users(frame: FrameType) -> bool:

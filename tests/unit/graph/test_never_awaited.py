@@ -43,8 +43,23 @@ def test_where_no_line_of_the_user_drops_it_it_says_how_to_find_the_line(runs) -
     async def main() -> None:
         r_ = HEAVY(1)  # noqa: F841 - it is forgotten
 
-    (said,) = warnings_of(lambda: runs(main))
-    assert said == "call of 'train' was never awaited; `python -X dev` says where the call is made"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        runs(main)
+    (told,) = [warning for warning in caught if issubclass(warning.category, RuntimeWarning)]
+    assert str(told.message) == (
+        "call of 'train' was never awaited; `python -X dev` says where the call is made, this is its function"
+    )
+    code = train.__wrapped__.__code__
+    assert (told.filename, told.lineno) == (__file__, code.co_firstlineno)
+
+
+def test_of_a_function_in_c_the_line_that_drops_it_is_shown() -> None:
+    async def main() -> None:
+        r_ = (delayed(abs) @ Cores(1))(1)  # noqa: F841 - it is forgotten
+
+    (said,) = warnings_of(lambda: asyncio.run(main()))
+    assert said == "call of 'abs' was never awaited; `python -X dev` says where the call is made"
 
 
 def test_of_calls_in_each_other_the_outermost_is_named_once() -> None:
