@@ -336,12 +336,15 @@ class ActionExecutor:
 
     def _warn(self, action: JobsPending) -> None:
         """Log that jobs wait for resources that no worker offers; notify the client that submitted them, too."""
-        jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
-        why = LAYOUT if action.missing is None else action.missing.why
-        words = f"{jobs} for a worker that can give {shown_amounts(str(action.request))}: {why}"
         pools = self._shortfall(action.job)
         if pools is None:
             return  # such a worker is about to come
+        why = LAYOUT if action.missing is None else action.missing.why
+        if action.missing is not None and action.missing.nearest is None:
+            start = "" if pools else ": `grainlike worker start` starts one, `grainlike up` has a batch system do so"
+            why = f"none is connected{start}"
+        jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
+        words = f"{jobs} for a worker that can give {shown_amounts(str(action.request))}: {why}"
         words = f"{words}. {pools}" if pools else words
         logger.warning("%s", words)
         self._tell_clients(action.job, words)

@@ -43,7 +43,8 @@ async def test_an_await_that_nobody_can_serve_says_so_and_explain_tells_of_it(
         assert "if a job needs it, it is made again" in str(await program.explain(a_))
         waiting = asyncio.ensure_future(gather(a_))
         said = await logged(caplog, "a worker that can give", times)  # the head's own record is the first
-        assert said == ["1 job waits for a worker that can give cores=1: no worker has cores"] * times
+        how = "`grainlike worker start` starts one, `grainlike up` has a batch system do so"
+        assert said == [f"1 job waits for a worker that can give cores=1: none is connected: {how}"] * times
         explained = str(await program.explain(a_))
         assert "is at no worker now, and is made again: Job" in explained
         assert explained.endswith("waits for a worker: none is connected.")
