@@ -20,6 +20,7 @@ __all__ = [
     "call_batch",
     "call_counted",
     "call_each",
+    "name_of_called",
 ]
 
 _initialized = threading.local()
@@ -107,6 +108,12 @@ def _called(fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterable[Callable[
     if fn is call_batch:
         return [function for function, *_ in getattr(args[0], "items", ())]
     return [fn]
+
+
+def name_of_called(fn: Callable[..., Any], args: tuple[Any, ...]) -> str | None:
+    """Return the name of the user's function that `fn` calls, where it is one of those below; None for any other."""
+    called = next(iter(_called(fn, args)), fn)
+    return None if called is fn else getattr(_plain(called), "__name__", None)
 
 
 def _plain(fn: Callable[..., Any]) -> Any:

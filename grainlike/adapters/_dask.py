@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import nullcontext
 from graphlib import TopologicalSorter
@@ -19,12 +19,16 @@ try:
     from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph
     from dask.callbacks import local_callbacks
     from dask.core import flatten
+    from dask.utils import key_split
 
     from grainlike.adapters._dask_callbacks import watched
 except ImportError as error:
     raise ImportError("this adapter needs Dask, 2024.12 or newer: pip install 'grainlike[dask]'") from error
 
 __all__ = ["dask_get"]
+
+_ONCE = Retry(0, losses=0)
+"""A task is run once, as Dask's own schedulers of one machine run it."""
 
 
 def dask_get(
@@ -114,8 +118,7 @@ def _placeholders(
     resources: Mapping[Hashable, Mapping[str, float]],
 ) -> dict[Hashable, Delayed[Any]]:
     """Placeholders for the tasks that are wanted, and all that they need."""
-    once = Retry(0, losses=0)  # a task is run once, as Dask's own schedulers of one machine run it
-    plain = delayed(fulfil, retries=once) @ request
+    named: dict[str, Callable[..., Delayed[Any]]] = {}
     made: dict[Hashable, Delayed[Any]] = {}
     for key in TopologicalSorter(_needed(tasks, wanted)).static_order():
         task = tasks[key]
@@ -125,7 +128,13 @@ def _placeholders(
         elif isinstance(task, Alias):
             made[key] = made[needs[0]]
         else:
-            run = plain if key not in resources else delayed(fulfil, retries=once) @ _with(request, resources[key])
+            name = key_split(key)
+            run: Callable[..., Delayed[Any]] | None = None if key in resources else named.get(name)
+            if run is None:
+                asked = _with(request, resources[key]) if key in resources else request
+                run = delayed(fulfil, retries=_ONCE, name=name) @ asked
+                if key not in resources:
+                    named[name] = run
             made[key] = run(task, needs, *(made[need] for need in needs))
     return made
 

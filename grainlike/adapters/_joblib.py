@@ -12,7 +12,7 @@ from grainlike.adapters._dask_task import cautions_of, say_again, without_warnin
 from grainlike.adapters._kept import borrow, borrowed, give_back
 from grainlike.adapters._memmaps import ArgumentFiles
 from grainlike.adapters._pool import GrainlikePool
-from grainlike.executor import Executor
+from grainlike.executor import offer_with
 from grainlike.resources import Cores, Request, as_request
 
 try:
@@ -126,7 +126,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
             with borrowed(self._pool_options(0)) as pool:
                 return pool.slots(self._request)
         options = {name: value for name, value in self._options.items() if name not in _OF_POOLS}
-        offer = getattr(options.get("backend"), "offer", Executor(**options).offer)
+        offer = getattr(options.get("backend"), "offer", offer_with(**options))
         return max(1, (0 if offer is None else offer.N) // self._cores)
 
     def _pool_options(self, n_jobs: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from grainlike.adapters._calls import call_after, call_after_async, call_counted, call_each
+from grainlike.adapters._calls import call_after, call_after_async, call_counted, call_each, name_of_called
 from grainlike.adapters._thread import ExecutorThread
 from grainlike.graph import Delayed, Retry, delayed
 from grainlike.resources import Cores, Request, as_request
@@ -152,7 +152,7 @@ class GrainlikePool(FuturesExecutor):
         self, request: Request, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Delayed[Any]:
         placeholder: Delayed[Any]
-        plain = delayed(fn, retries=self._retries)
+        plain = delayed(fn, retries=self._retries, name=name_of_called(fn, args))
         through = self._through.get(plain.function.is_async) if self._through else None
         if through is None:
             placeholder = (plain @ request)(*args, **kwargs)

@@ -148,7 +148,7 @@ class StreamReader(AsyncIterator[Any]):
                 try:
                     self._node.result()
                 except BaseException as error:  # noqa: BLE001 - it is raised
-                    raise fold(error)  # noqa: B904 - it is the same
+                    raise fold(error)
             else:
                 await self._next_ring()
         raise StopAsyncIteration

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.executor._current import find, find_for
-from grainlike.executor._executor import Executor
+from grainlike.executor._executor import Executor, offer_with
 from grainlike.executor._registry import implicit_made
 from grainlike.executor._reports import UnendedCalls
 from grainlike.executor._run import run
@@ -19,7 +19,6 @@ from grainlike.graph import register
 if TYPE_CHECKING:
     from grainlike.executor._blocking import result
     from grainlike.executor._connected import ConnectedExecutor, connect
-    from grainlike.executor._embedded import offer_for
     from grainlike.executor._pools import LaunchedPool
     from grainlike.executor._progress import Progress, progress
     from grainlike.executor._settings import NOT_GIVEN
@@ -34,7 +33,7 @@ __all__ = [
     "connect",
     "find",
     "implicit_made",
-    "offer_for",
+    "offer_with",
     "progress",
     "result",
     "run",
@@ -50,7 +49,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "Progress": "_progress",
             "progress": "_progress",
             "connect": "_connected",
-            "offer_for": "_embedded",
             "result": "_blocking",
         },
     )

@@ -181,7 +181,7 @@ class ConnectedExecutor(Executor):
             return await super().__aenter__()
         except GrainlikeError as error:
             # It says all of it: without more of our frames its words stand near the program's line that it is about.
-            raise error.with_traceback(None)  # noqa: B904 - it is the same error
+            raise error.with_traceback(None)
 
     def _make_service(self) -> JobService:
         job_logging = JobLogging(quiet=not self._settings.echo) if self._settings.logging else None

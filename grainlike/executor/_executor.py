@@ -22,7 +22,7 @@ from grainlike.executor._reports import ExecutorReports
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.jobs import Events, LogLine, WorkerInfo
-from grainlike.resources import Request
+from grainlike.resources import Allocation, Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import BlockRow, PoolRow
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from grainlike.launch import WorkerPool
     from grainlike.telemetry import CallObserver
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "offer_with"]
 
 logger = logging.getLogger("grainlike")
 
@@ -229,6 +229,7 @@ class Executor(ExecutorReports):
             await executor.aclose()
         """
         if self._state == "new":
+            self._unopened.excuse()
             return
         self._check_loop("closed", open_only=False)
         self._stands = False
@@ -542,3 +543,10 @@ class Executor(ExecutorReports):
             return start(placeholder)
         finally:
             current.reset(token)
+
+
+def offer_with(**options: Any) -> Allocation | None:
+    """Return what the embedded worker of an executor with these options would offer; None without one."""
+    executor = Executor(**options)
+    executor._unopened.excuse()
+    return executor.offer

@@ -93,7 +93,7 @@ def run(
         return anyio.run(inside, backend=backend, backend_options=loop_options(backend))
     except BaseException as error:  # noqa: BLE001 - it is raised
         trace = folded_below(traceback_of(error), inside.__code__)
-        raise BaseException.with_traceback(error, trace)  # noqa: B904 - it is the same
+        raise BaseException.with_traceback(error, trace)
 
 
 def _shown(progress: bool | Progress) -> AbstractContextManager[object]:

@@ -102,7 +102,7 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
         except BaseException as error:
             if not node.finished:
                 raise  # an error of ours: all frames tell where it comes from
-            raise fold(error)  # noqa: B904 - it is the same
+            raise fold(error)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         refuse_called_request(self._node)

@@ -87,7 +87,8 @@ def _check_flag(option: str, value: object) -> None:
 
 def _check_text(option: str, value: object) -> None:
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{option}= takes a string, not {value!r}")
+        meant = ': write cache="v1", and "v2" once the function gives other values' if option == "cache" else ""
+        raise TypeError(f"{option}= takes a string, not {value!r}{meant}")
     if value == "":
         raise ValueError(f"{option}= must not be empty")
     if value is not None and not _is_text(value):

@@ -104,7 +104,7 @@ class MapIterator(OnlyAsync, AsyncIterator[T], Generic[T]):
             except Exception as error:
                 if not flight.failed:
                     raise  # the end; or an error of ours: all frames tell where it comes from
-                raise fold(error)  # noqa: B904 - it is the same
+                raise fold(error)
         value: T = flight.take()
         return value
 

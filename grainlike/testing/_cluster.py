@@ -37,6 +37,8 @@ _LEAST_SILENCE_S = 0.5
 class _ClusterExecutor(Executor):
     """Executor without an embedded worker, whose head loses a worker after `silence_s` seconds of silence."""
 
+    _made_by = "Cluster(...)"
+
     def __init__(self, silence_s: float, **options: Any) -> None:
         super().__init__(local=None, **options)
         self._settings = replace(self._settings, silence_s=float(silence_s))

@@ -81,7 +81,7 @@ def _loop_of(request: pytest.FixtureRequest) -> str:
         pytest.UsageError: none does, or two do, or one that is too old.
     """
     node = request.node
-    has_backend = node.get_closest_marker("anyio") is not None or "anyio_backend" in request.fixturenames
+    has_backend = "anyio_backend" in request.fixturenames  # by its mark, too, where it is `async def`
     mark = node.get_closest_marker("asyncio")
     if mark is not None and has_backend:
         raise pytest.UsageError(

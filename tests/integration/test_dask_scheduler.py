@@ -107,8 +107,9 @@ def test_it_can_be_the_scheduler_of_the_program() -> None:
 
 
 def test_an_error_is_the_tasks_own(pool: GrainlikePool) -> None:
-    with pytest.raises(ValueError, match="on purpose: 3"):
+    with pytest.raises(ValueError, match="on purpose: 3") as caught:
         dask.delayed(square)(dask.delayed(fail)(3)).compute(scheduler=dask_get, pool=pool)
+    assert any(note.endswith("attempt 1 of fail") for note in caught.value.__notes__)
 
 
 def hold(path: str) -> None:

@@ -157,8 +157,9 @@ def test_a_parallel_inside_a_call_is_as_wide_as_its_slots(pool: GrainlikePool) -
 
 def test_errors_are_the_calls_own_and_the_next_parallel_works(pool: GrainlikePool) -> None:
     with joblib.parallel_config("grainlike", pool=pool):
-        with pytest.raises(ValueError, match="on purpose"):
+        with pytest.raises(ValueError, match="on purpose") as caught:
             Parallel()(later(fail)(x) for x in range(4))
+        assert any(note.endswith("attempt 1 of fail") for note in caught.value.__notes__)
         assert Parallel()(later(square)(x) for x in range(4)) == [0, 1, 4, 9]
 
 

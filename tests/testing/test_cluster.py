@@ -284,6 +284,9 @@ MISTAKES = """import pytest
 def test_without_a_loop(executor): ...
 
 @pytest.mark.anyio
+def test_without_async(executor): ...
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_without_await(cluster):
     with pytest.raises(AttributeError, match=r"not open, so it has no 'kill_worker': write `await cluster"):
@@ -307,9 +310,10 @@ def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
         timeout=LIMIT_S,
         check=False,
     )
-    assert "31 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
+    assert "31 passed, 3 errors" in ended.stdout, ended.stdout + ended.stderr
     assert "a cluster was not awaited, so none was opened: write `await cluster(...)`" in ended.stdout
     assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
+    assert "test_mistakes.py::test_without_async has no event loop" in ended.stdout
     assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[asyncio]" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[trio]" in ended.stdout

@@ -18,7 +18,7 @@ from grainlike.cli.demo._jobs import Candidate
 from grainlike.cli.demo._report import DemoWorkers, drawn, final, intro, other_load, speed_up, table
 from grainlike.cli.demo._sweep import Fit, Sweep, SweepOutcome
 from grainlike.errors import GrainlikeError
-from grainlike.executor import Executor, offer_for
+from grainlike.executor import Executor, offer_with
 
 __all__ = ["run_stages"]
 
@@ -62,7 +62,8 @@ async def _sweep(
             return await _run(console, executor, tried, quick)
     async with Executor(listen="tcp://127.0.0.1:0") as executor:
         assert executor.address is not None
-        offers = shares(list(offer_for(None).cores), workers)
+        offer = offer_with()
+        offers = shares([] if offer is None else list(offer.cores), workers)
         async with own_workers(executor.address, offers):
             with anyio.fail_after(START_S):
                 await executor.wait_for_workers(workers)

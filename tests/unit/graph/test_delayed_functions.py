@@ -156,7 +156,7 @@ def test_options_are_kept_with_the_function() -> None:
         ({"name": 3}, TypeError, "name= takes a string"),
         ({"name": ""}, ValueError, "name= must not be empty"),
         ({"name": "caf\udce9"}, ValueError, r"name= has half a character, which is no text: 'caf\\udce9'"),
-        ({"cache": True}, TypeError, "cache= takes a string, not True"),
+        ({"cache": True}, TypeError, 'cache= takes a string, not True: write cache="v1"'),
         ({"cache": ""}, ValueError, "cache= must not be empty"),
         ({"cores": 4}, TypeError, "cores"),
     ],
