@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from grainlike import Cores, Executor, ResourceSpecError, connect, delayed, run
+from grainlike.executor import offer_with
 
 ROOT = Path(__file__).parents[2]
 
@@ -172,3 +173,11 @@ def test_what_is_asked_of_one_that_was_not_opened_says_how_to_open_it() -> None:
             ex.name("fit", (where @ Cores(1))())
 
     assert [words for words, _ in told(use)] == [NEVER.replace("Executor(", "connect(")]
+
+
+def test_of_one_that_is_made_for_its_offer_alone_or_closed_unopened_nothing_is_said() -> None:
+    def use() -> None:
+        assert offer_with(local=Cores([0])) == Cores([0])
+        asyncio.run(Executor(local=Cores(1)).aclose())
+
+    assert told(use) == []
