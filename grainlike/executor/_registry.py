@@ -12,6 +12,7 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from weakref import WeakSet
 
+from grainlike._tracebacks import is_ours
 from grainlike.engine import BaseResolver
 from grainlike.eventloop import EventLoopId
 
@@ -141,7 +142,7 @@ class Unopened:
         self.how = f"`async with {made_by} as ex:`, or `ex = await {made_by}`"
         """What to write."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("grainlike."):
+        while frame.f_back is not None and is_ours(frame):
             frame = frame.f_back
         self._file, self._line = frame.f_code.co_filename, frame.f_lineno
         self.thread = threading.get_ident()
