@@ -247,7 +247,10 @@ class Request:
             """Refuse: what is on the left is no delayed function."""
             whole = self._operand()
             if not callable(other):
-                raise TypeError(f"`fn @ {whole}` takes a delayed function, not {type(other).__name__}")
+                raise TypeError(
+                    f"`fn @ {whole}` takes a delayed function, not {type(other).__name__}; `await` and calls bind "
+                    f"tighter than `@`: write `(fn @ {whole})(x)`, and await that"
+                )
             name = getattr(other, "__name__", "")
             name = name if name.isidentifier() else "fn"
             raise TypeError(f"{name} is not delayed: write `@delayed` above it, or `delayed({name}) @ {whole}`")
