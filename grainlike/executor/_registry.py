@@ -136,7 +136,7 @@ def enclosing() -> BaseResolver | None:
 
 
 class Unopened:
-    """Where an executor was made, and what to write to open it. The executor keeps this, and nobody else."""
+    """Place at which an executor was made, and what to write to open it. Only the executor refers to this."""
 
     def __init__(self, made_by: str) -> None:
         self.how = f"`async with {made_by} as ex:`, or `ex = await {made_by}`"
