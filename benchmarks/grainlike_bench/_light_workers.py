@@ -26,7 +26,7 @@ import anyio
 from grainlike.net import ByteLink, HeadLocator, OnFrames, ReconnectingLink, find_access
 from grainlike.payload import dump_value
 from grainlike.resources import Cores
-from grainlike.scheduler import NodeScheduler, RunnerKind
+from grainlike.scheduler import NodeScheduler, RunnerGone, RunnerKind
 from grainlike.wire import (
     LOST_S,
     Assign,
@@ -127,7 +127,6 @@ class LightLink(ReconnectingLink):
 class LightRunner:
     """A runner that calls nothing; see `RunnerBody`."""
 
-    never_ran = never_spawned = False
     leave_s = 0.0
 
     def __init__(self, crowd: Crowd, value: Parcel) -> None:
@@ -196,6 +195,9 @@ class LightRunner:
     def started(self) -> int:
         return -1 if self._lease is None else self._at
 
+    def gone(self, runner: int, how: str) -> RunnerGone:
+        return RunnerGone(runner, how, self.started())
+
     def held_at(self, lease: int) -> int | None:
         return self.started() if self._lease is not None and self._lease.lease == lease else -1
 
@@ -208,8 +210,9 @@ class LightRunner:
     async def stack(self) -> str:
         return ""
 
-    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+    def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:
         """It writes nothing."""
+        return 0
 
     def works_on_only(self, position: int) -> None:
         """See `works_on`."""

@@ -28,7 +28,7 @@ _AS_BEFORE = (Code.RETURNED, Code.UNFIT)
 _VALUE_LOST = "its value was lost, and was needed again"
 
 _BY_ITSELF = (Code.FAILED, Code.OUT_OF_MEMORY)
-_BY_ITS_PROCESS = (Code.CRASHED, Code.UNSTARTED)
+_BY_ITS_PROCESS = (Code.CRASHED, Code.UNBEGUN, Code.UNSTARTED)
 
 
 class AttemptEnds:

@@ -68,10 +68,12 @@ class RetryPolicy:
                 job.attempt += 1
                 back.append(job)
             return True
-        if code == Code.CRASHED and completed.never_ran:
-            self.strike(worker, "starts", now, out, "a process died there before it had begun anything")
-        if code == Code.CRASHED:
-            self.lost(job, worker, completed.details.get(job.id, "its runner died"), now, out, back)
+        if code in (Code.CRASHED, Code.UNBEGUN):
+            if completed.never_ran:
+                self.strike(worker, "starts", now, out, "a process died there before it had begun anything")
+            # One that has not begun may run whatever `losses` says, but not for ever: it may be what ends processes.
+            most = MAX_LOSSES - 1 if code == Code.UNBEGUN and not job.fn.losses else None
+            self.lost(job, worker, completed.details.get(job.id, "its runner died"), now, out, back, most=most)
             return True
         rooms = self._state.transfers.rooms
         wanted = completed.wanted.get(job.id, 0) if code == Code.FAILED else 0

@@ -41,6 +41,7 @@ class Code(IntEnum):
     OUT_OF_MEMORY = 7  # failed for lack of memory; its parcel is the exception
     UNSTARTED = 9  # never started: no process could be started for it; `details` says why
     INPUT_GONE = 10  # never began: a value that it needs is not here, or damaged; another attempt may be made
+    UNBEGUN = 11  # its process died before it had begun, maybe over it; `details` says how
     UNFIT = 8  # never started, and never will here: the node cannot give the layout that was asked for
 
 

@@ -46,7 +46,8 @@ class Run(BaseMessage, frozen=True, tag=31):
     `limit` is the number of seconds that each job may run. The deadline of an only job counts from the grant; for a
     process that could not begin it at once, from `Ready`; those of several from when they begin. `memory` and `needs`
     are as in `Assign`. Where jobs are kept `apart`, each finds the process as the first one does. A process that may
-    hold memory of devices does not begin a `fresh` one: its successor does.
+    hold memory of devices does not begin a `fresh` one: its successor does. A runner that many leases share notes at
+    `place` which jobs of this one it has called.
     """
 
     lease: int
@@ -62,6 +63,7 @@ class Run(BaseMessage, frozen=True, tag=31):
     needs: list[list[Need]] = msgspec.field(default_factory=list)
     apart: bool = False
     fresh: bool = False
+    place: int = 0
 
 
 class StopReason(IntEnum):

@@ -92,7 +92,11 @@ class RunnerGone(msgspec.Struct, frozen=True, gc=False):
 
     `never_ran`: it died before it had done anything. `never_spawned`: no process could be started.
 
-    In a shared runner, `stepping` is the job whose coroutine was being stepped; 0 for none, or if that is not known.
+    In a shared runner, `stepping` is the job whose coroutine was being stepped, or whose function was being loaded; 0
+    for none, or if that is not known.
+
+    `called` has the run-list position of the job that was called last, by lease: those behind it, and all jobs of
+    leases that are not in it, have not begun. None if that is not known: any job may have begun.
     """
 
     runner: int
@@ -101,6 +105,7 @@ class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     stepping: int = 0
     never_ran: bool = False
     never_spawned: bool = False
+    called: dict[int, int] | None = None
 
 
 class BarrierHeld(msgspec.Struct, frozen=True, gc=False):

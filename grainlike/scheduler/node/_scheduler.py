@@ -20,7 +20,7 @@ one runs, and since when: its time limit is counted from there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -57,7 +57,7 @@ from grainlike.scheduler.node._records import (
     NodeLease,
     NodeRunner,
     by_age,
-    fate,
+    fates,
     front,
     jobs_of,
     learn,
@@ -426,18 +426,15 @@ class NodeScheduler:
         runner = self._runners.gone(event.runner)
         if runner is None:
             return
+        found = fates(event, runner.leases.values())
         for lease in list(runner.leases.values()):
-            self._abandon(lease, event, now, out)
+            self._abandon(lease, event, found, now, out)
             self._end(lease, out)
 
-    def _abandon(self, lease: NodeLease, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
-        """Report the ends of the jobs of a lease whose runner died.
-
-        In the shared runner the job that was being stepped has crashed; if that is not known, all have. If a process
-        died before it claimed a job, the first one has crashed: a process that cannot even start must not be tried for
-        ever.
-        """
-        suspect = max(event.started, min((job.position for job in lease.jobs.values()), default=0))
+    def _abandon(
+        self, lease: NodeLease, event: RunnerGone, found: Mapping[int, Code], now: float, out: list[NodeAction]
+    ) -> None:
+        """Report the ends of the jobs of a lease whose runner died, and queue those that had not begun."""
         ended: list[NodeJob] = []
         codes: list[Code] = []
         back: list[NodeJob] = []
@@ -447,11 +444,11 @@ class NodeScheduler:
             if job.stopped is not None:
                 ended.append(job)
                 codes.append(job.stopped)
-            elif lease.runner.kind == "own" and job.position > suspect:
+            elif found[job.id] == Code.RETURNED:
                 back.append(job)
             else:
                 ended.append(job)
-                codes.append(fate(event, job))
+                codes.append(found[job.id])
         lease.jobs.clear()
         self._keep(back)
         if ended:

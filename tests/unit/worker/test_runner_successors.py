@@ -96,7 +96,7 @@ class Runner:
 
     def begin(self, run: Run, buffers: Sequence[Buffer] = ()) -> None:
         """Give it a lease, as the daemon does."""
-        self.body.works_on(run.jobs, run.attempts)
+        self.body.works_on(run.lease, run.jobs, run.attempts)
         self.body.post(run, buffers)
 
     def hear(self, frames: list[Frame]) -> None:
@@ -175,7 +175,7 @@ async def test_a_successor_hears_all_that_the_lease_needs_and_its_output_is_the_
         first = await runner.spawned()
         runner.begin(runs(1, 10))
         first.says(completed(1, 10))
-        runner.body.works_on([20], [1])
+        runner.body.works_on(2, [20], [1])
         runner.body.post(gang)
         runner.body.post(runs(2, 20), [b"large"])
         before = first.heard[-2:]

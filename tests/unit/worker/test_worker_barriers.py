@@ -38,7 +38,7 @@ async def test_a_barrier_narrows_the_lease_that_it_was_raised_for_alone(
 
     def begin(run: Run) -> None:
         runner.post(run)
-        runner.works_on(run.jobs, run.attempts)
+        runner.works_on(run.lease, run.jobs, run.attempts)
         runner._last_claim = 0  # it is at the first of them
 
     async def stands(seconds: float) -> None:
@@ -85,7 +85,7 @@ async def test_what_a_process_shows_of_the_lease_before_is_not_taken_for_the_nex
         )  # fmt: skip
         runner._process = process
         runner.post(runs(2, 20, 21, 22, 23))
-        runner.works_on([20, 21, 22, 23], [1] * 4)
+        runner.works_on(2, [20, 21, 22, 23], [1] * 4)
         runner.bar()
         await _daemon._Daemon._hold_barrier(daemon, RaiseBarrier(1, 2))
         assert barriers == [5, 5, 5, 2], "it stands behind what has begun before that is told"

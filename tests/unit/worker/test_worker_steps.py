@@ -16,7 +16,7 @@ from grainlike.payload import dump_arguments, dump_function
 from grainlike.wire import Completed, Define, FunctionSpec, Run, Setup
 from grainlike_worker.daemon import _spawn
 from grainlike_worker.daemon._loop_watch import users_part, watched
-from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE, StackFile, StepPage
+from grainlike_worker.ipc._steps import BLOCKED_S, CALLED, JOB, SINCE, StackFile, StepPage
 from grainlike_worker.runner.common import _coroutines
 from grainlike_worker.runner.loop import _runner
 from grainlike_worker.runner.loop._runner import serve_shared
@@ -107,7 +107,7 @@ def test_of_a_stack_only_the_users_part_is_told():
 async def test_a_step_is_told_while_it_lasts_and_a_slow_one_after_it(monkeypatch):
     monkeypatch.setattr(_coroutines, "BLOCKED_S", 0.0)
     monkeypatch.setattr(_runner, "BLOCKED_S", 0.0)
-    shared = SimpleNamespace(words=memoryview(bytearray(16)).cast("d"), seen=[], slow=[])
+    shared = SimpleNamespace(words=memoryview(bytearray(8 * (CALLED + 1))).cast("d"), seen=[], slow=[])
     monkeypatch.setitem(sys.modules, "what_test_and_job_share", shared)
 
     async def job():

@@ -41,7 +41,6 @@ from grainlike.scheduler import (
     ResumeJob,
     RunnerAnswered,
     RunnerCompleted,
-    RunnerGone,
     RunnerKind,
     RunnerReady,
     RunnerRenewed,
@@ -475,9 +474,9 @@ class _Daemon:
             self._tell_nodes(runner, action)
         if self._in_program and _MANAGERS in sys.modules and action.runner not in self._keyed:
             self._give_key(action.runner)
-        runner.works_on(action.jobs, action.attempts)
+        place = runner.works_on(action.lease, action.jobs, action.attempts)
         columns = action.allocation, action.jobs, action.attempts, action.fns, action.deadlines, data, counts
-        rest = action.limit, action.memory, action.needs, isinstance(action, StartApart), action.fresh
+        rest = action.limit, action.memory, action.needs, isinstance(action, StartApart), action.fresh, place
         runner.post(Run(action.lease, *columns, *rest), buffers)
 
     def _give_key(self, number: int) -> None:
@@ -561,8 +560,7 @@ class _Daemon:
         del self._runners[number]
         self._keyed.discard(number)
         with self._outputs.dying(tap):
-            stepping, _ = runner.stepping() or (0, 0.0)
-            self._tell(RunnerGone(number, how, runner.started(), stepping, runner.never_ran, runner.never_spawned))
+            self._tell(runner.gone(number, how))
         self._replicas.runner_gone()
         self._flush()
 

@@ -124,7 +124,7 @@ class Outputs:
             self.add(job, attempt, OutputStream.TRACEBACK, text)
         for job, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
             record = self.open.get(job)
-            if code in (Code.CRASHED, Code.UNSTARTED, Code.OUT_OF_MEMORY):
+            if code in (Code.CRASHED, Code.UNBEGUN, Code.UNSTARTED, Code.OUT_OF_MEMORY):
                 self._last_words(job, attempt, record)
             if record is not None and record.attempt == attempt and code != Code.RETURNED:
                 self._tell_rest(job)

@@ -21,6 +21,7 @@ import anyio
 from grainlike.errors import JobMemoryError, ProtocolError
 from grainlike.net import OnFrames
 from grainlike.payload import Payload
+from grainlike.scheduler import RunnerGone
 from grainlike.wire import (
     Buffer,
     Code,
@@ -38,6 +39,7 @@ from grainlike.wire import (
 )
 from grainlike_worker.daemon._child import describe_exit
 from grainlike_worker.daemon._output import Tap
+from grainlike_worker.ipc._called import CalledPlaces
 from grainlike_worker.ipc._claims import NO_BARRIER, ClaimPage
 from grainlike_worker.runner.common._failures import failure
 from grainlike_worker.runner.common._job_directories import keeps
@@ -81,6 +83,9 @@ class RunnerSupervisor:
         """True if one was raised that the next run-list must not find."""
         self._last_claim = -1
         self._last_step = 0
+        self._places = CalledPlaces()
+        self._called: dict[int, int] = {}
+        """Position of the job that was called last, by lease, when a process has ended."""
         self._unsent = ""
         """Why a message to the process could not be sent."""
         self._end_wanted: Literal["terminate", "kill"] | None = None
@@ -114,7 +119,7 @@ class RunnerSupervisor:
             how = await self._live(frame_filter)
             again = frame_filter.renewed and self._end_wanted is None
             if again:
-                self._last_claim = -1
+                self._last_claim, self._called = -1, {}
             frame_filter.tell_held()
             if not again:
                 return how
@@ -163,11 +168,13 @@ class RunnerSupervisor:
         """Note what only a process that is there can tell."""
         if process.claims is not None:
             self._last_claim = self._begun(process.claims)
+            self._called = self._called_of_own(process.claims)
             self.never_ran = self.never_ran and self._last_claim < 0
             self._tap.link = None  # a chain that is lost is its first link's
             self._tap.only(self._last_claim)
         if process.steps is not None:
-            self._last_step = process.steps.stepping()[0]
+            self._last_step = process.steps.suspect()
+            self._called = self._places.called(process.steps.words)
             self.never_ran = self.never_ran and not self._last_step
         process.output.drain(self._tap)
 
@@ -196,6 +203,8 @@ class RunnerSupervisor:
 
     def _answered(self, completed: Completed) -> None:
         """Jobs of the run-list have ended; they are answered for in order."""
+        if not self._own:
+            self._places.answered(completed.lease, len(completed.jobs), self._shared_words)
         lease = self._lease
         if lease is not None and completed.lease == lease.run.lease:
             lease.answered += len(completed.jobs)
@@ -247,9 +256,19 @@ class RunnerSupervisor:
 
     # --- what the daemon does with it --------------------------------------------------------------------------------
 
+    def gone(self, runner: int, how: str) -> RunnerGone:
+        stepping = self._last_step
+        return RunnerGone(runner, how, self.started(), stepping, self.never_ran, self.never_spawned, self._called)
+
     def started(self) -> int:
+        """Return the position in its run-list that it claimed last; -1 for none."""
         claims = self._claims
         return self._begun(claims) if claims is not None else self._last_claim
+
+    def _called_of_own(self, claims: ClaimPage) -> dict[int, int]:
+        """Return the position of the job of the run-list that was called last, by lease."""
+        run = None if self._lease is None else self._lease.run
+        return {} if run is None or claims.lease != run.lease or claims.called < 0 else {run.lease: claims.called}
 
     def _begun(self, claims: ClaimPage) -> int:
         """Return the position of the job that the process has begun last, of the run-list that is here."""
@@ -281,19 +300,21 @@ class RunnerSupervisor:
         if self._own:
             return None
         steps = self._process.steps if self._process is not None else None
-        return (self._last_step, 0.0) if steps is None else steps.stepping()
+        return (0, 0.0) if steps is None else steps.stepping()
 
     async def stack(self) -> str:
         return await self._process.stack() if self._process is not None else ""
 
-    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
-        if self._own:
-            self._barred = False
-            if self._barrier_stands:
-                self._unbar()
-            self._tap.lease(jobs, attempts)
-            if self._process is not None:
-                self._process.output.begin()
+    def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:
+        if not self._own:
+            return self._places.give(lease, len(jobs))
+        self._barred = False
+        if self._barrier_stands:
+            self._unbar()
+        self._tap.lease(jobs, attempts)
+        if self._process is not None:
+            self._process.output.begin()
+        return 0
 
     def works_on_only(self, position: int) -> None:
         self._tap.only(position)
@@ -317,6 +338,12 @@ class RunnerSupervisor:
         claims = self._claims
         if claims is not None:
             claims.barrier = NO_BARRIER
+
+    @property
+    def _shared_words(self) -> memoryview[float] | None:
+        """The page of a process that many leases share, while there is one."""
+        steps = self._process.steps if self._process is not None else None
+        return None if steps is None else steps.words
 
     @property
     def _claims(self) -> ClaimPage | None:

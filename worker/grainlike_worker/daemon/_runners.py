@@ -15,7 +15,7 @@ from grainlike._memory import copied
 from grainlike.context import JobInfo
 from grainlike.eventloop import on_asyncio
 from grainlike.net import OnFrames, memory_pair
-from grainlike.scheduler import RunnerKind
+from grainlike.scheduler import RunnerGone, RunnerKind
 from grainlike.wire import Buffer, Message, StopReason
 from grainlike_worker.daemon._output import Show, Tap
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
@@ -38,12 +38,6 @@ class RunnerBody(Protocol):
     defined: set[int]
     """The functions that it was told of."""
 
-    never_ran: bool
-    """Whether it has never done anything: sent a message, or begun a job."""
-
-    never_spawned: bool
-    """Whether there never was a process of it."""
-
     leave_s: float
     """How long it may take to leave the worker's context, when it is cancelled."""
 
@@ -54,8 +48,8 @@ class RunnerBody(Protocol):
         """Run the runner until it exits; return how it exited. Cancellation kills it and waits for its end."""
         ...
 
-    def started(self) -> int:
-        """Return the position in its run-list that it claimed last; -1 for none."""
+    def gone(self, runner: int, how: str) -> RunnerGone:
+        """Return what is known of its end, with the number that it has here, and how its process exited."""
         ...
 
     def held_at(self, lease: int) -> int | None:
@@ -74,7 +68,7 @@ class RunnerBody(Protocol):
     def stepping(self) -> tuple[int, float] | None:
         """The job whose step is on in a process that many share, 0 for none, and for how many seconds it has been.
 
-        Once it has ended, the job whose step was on then. None for runners of other kinds.
+        None for runners of other kinds.
         """
         ...
 
@@ -82,10 +76,11 @@ class RunnerBody(Protocol):
         """Return the Python stack of the code that it runs now; "" if it cannot be told."""
         ...
 
-    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
-        """A lease goes to it, of which it may start every job: what it writes from now on is theirs. For one that has
-        one lease at a time.
+    def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:
+        """A lease goes to it, of which it may start every job: what one writes from now on that has one lease at a
+        time is theirs. Return the place of the lease in the page of a process that many share, else 0.
         """
+        ...
 
     def works_on_only(self, position: int) -> None:
         """Of these, none but the one at `position` of the run-list may still be running."""
@@ -140,7 +135,6 @@ class _LoopRunner:
     """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
 
     leave_s = 0.0
-    never_ran = never_spawned = False
 
     def __init__(self, tap: Tap, show: Show | None) -> None:
         self._show = show
@@ -161,8 +155,8 @@ class _LoopRunner:
                 await self._near.run(on_frames)
         return "its loop ended"
 
-    def started(self) -> int:
-        return -1
+    def gone(self, runner: int, how: str) -> RunnerGone:
+        return RunnerGone(runner, how, -1)
 
     def held_at(self, lease: int) -> int | None:  # noqa: ARG002 - many at a time, of which each hands itself back
         return -1
@@ -176,8 +170,9 @@ class _LoopRunner:
     async def stack(self) -> str:
         return ""
 
-    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+    def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:  # noqa: ARG002 - see `Protocol`
         """Many leases at a time: whose what is, is known by context."""
+        return 0
 
     def works_on_only(self, position: int) -> None:
         """Record that the runner may work on the jobs up to this one only; see `works_on`."""

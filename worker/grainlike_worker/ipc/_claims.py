@@ -12,7 +12,7 @@ from typing import Self
 
 from grainlike_worker.ipc._page import Page
 
-__all__ = ["BARRIER", "IDLE", "LEASE", "LINK", "NO_BARRIER", "SINCE", "STARTED", "ClaimPage"]
+__all__ = ["BARRIER", "CALLED", "IDLE", "LEASE", "LINK", "NO_BARRIER", "SINCE", "STARTED", "ClaimPage"]
 
 IDLE = -1
 """`started` between two leases."""
@@ -20,8 +20,8 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-STARTED, BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, LINK, _KERNEL, _TOLD, LEASE, SINCE = range(12)
-"""Places in `ClaimPage.words`. A runner writes and reads those five there: the attributes of their names take a call
+STARTED, BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, LINK, _KERNEL, _TOLD, LEASE, SINCE, CALLED = range(13)
+"""Places in `ClaimPage.words`. A runner writes and reads those six there: the attributes of their names take a call
 each, for every job."""
 
 
@@ -57,6 +57,8 @@ class ClaimPage(Page[int]):
         since: nanoseconds of the system's monotonic clock when the job of `started` began, in a run-list whose jobs
             have a time limit; 0 while none runs. One that is claimed waits until the outcomes before it are told, for
             which the daemon has to read; so does one that is interrupted to tell them, which is no time of its own.
+        called: index of the job of that lease that was called last; `IDLE` for none. One that is claimed has not begun
+            before: its function may have to be loaded, and the outcomes before it be told.
 
     Example::
 
@@ -82,11 +84,12 @@ class ClaimPage(Page[int]):
     told = _Word(_TOLD)
     lease = _Word(LEASE)
     since = _Word(SINCE)
+    called = _Word(CALLED)
 
     @classmethod
     def create(cls) -> Self:
         claims = super().create()
-        claims.started = IDLE
+        claims.started = claims.called = IDLE
         claims.barrier = NO_BARRIER
         return claims
 

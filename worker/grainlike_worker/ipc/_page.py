@@ -20,17 +20,19 @@ class Page(Generic[Number]):
 
     typecode: ClassVar[Literal["q", "d"]]
     label: ClassVar[str]
+    size: ClassVar[int] = mmap.PAGESIZE
+    """Bytes; memory is taken for those pages alone that are written."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._page = mmap.mmap(fd, mmap.PAGESIZE)
+        self._page = mmap.mmap(fd, self.size)
         self.words = cast("memoryview[Number]", memoryview(self._page).cast(self.typecode))
 
     @classmethod
     def create(cls) -> Self:
         """Make a new page; its descriptor is not inheritable."""
         fd = anonymous_file(cls.label)
-        os.ftruncate(fd, mmap.PAGESIZE)
+        os.ftruncate(fd, cls.size)
         return cls(fd)
 
     @classmethod

@@ -11,15 +11,20 @@ import time
 
 from grainlike_worker.ipc._page import Page, anonymous_file
 
-__all__ = ["BLOCKED_S", "HEADER", "JOB", "SINCE", "TOLD", "StackFile", "StepPage"]
+__all__ = ["BLOCKED_S", "CALLED", "HEADER", "JOB", "LOADS", "PLACES", "SINCE", "TOLD", "StackFile", "StepPage"]
 
 
 BLOCKED_S = 5.0
 """How long one step may take before it is told of."""
 
-SINCE, JOB, TOLD = 0, 1, 2
-"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is; and the
-`StopReason` once the daemon asks the runner to end, for a SIGTERM before that is a batch system's, to all processes."""
+SINCE, JOB, TOLD, LOADS, CALLED = range(5)
+"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is; the
+`StopReason` once the daemon asks the runner to end, for a SIGTERM before that is a batch system's, to all processes;
+the job whose function is being loaded, before any of its steps; and from `CALLED` on the places of leases, in each of
+which stands how many jobs of its run-list have been called. The first one is for leases without a place."""
+
+PLACES = 1 << 15
+"""Places of leases in a page."""
 
 
 class StepPage(Page[float]):
@@ -33,17 +38,23 @@ class StepPage(Page[float]):
         words[SINCE] = time.monotonic()
         words[JOB] = 17        # a step of job 17 begins
         words[JOB] = 0         # it has ended
+        words[CALLED + 3] = 1  # the first job of the lease that has place 3 is called
     """
 
     __slots__ = ()
 
     typecode = "d"
     label = "grainlike-steps"
+    size = 8 * (CALLED + PLACES)
 
     def stepping(self) -> tuple[int, float]:
         """Return the job whose step is on, 0 for none, and for how many seconds it has been."""
         job, since = int(self.words[JOB]), self.words[SINCE]
         return job, time.monotonic() - since
+
+    def suspect(self) -> int:
+        """Return the job over which the process has ended, as far as that is known; 0 if it is not."""
+        return int(self.words[JOB] or self.words[LOADS])
 
 
 class StackFile:

@@ -27,7 +27,7 @@ class RunnerLease:
 
     __slots__ = (
         "_late", "_nodes", "_run", "apart", "columns", "end", "fns", "fresh", "gang", "index", "jobs", "limit",
-        "memory", "needs", "parcels", "scratch", "shared", "stopped", "whole",
+        "memory", "needs", "parcels", "place", "scratch", "shared", "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,8 @@ class RunnerLease:
         """True if each job is to find the process as the first one does."""
         self.fresh = run.fresh
         """True if a process that may hold memory of devices is not to begin it."""
+        self.place = run.place
+        """Where a shared runner notes which of them it has called."""
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self.parcels = unpack_parcels(run.data, run.counts, buffers)

@@ -36,7 +36,7 @@ from grainlike.wire import (
     StopReason,
     Undefine,
 )
-from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE
+from grainlike_worker.ipc._steps import BLOCKED_S, CALLED, JOB, LOADS, SINCE
 from grainlike_worker.linux._forks import FORK_DEPTH
 from grainlike_worker.runner.common._coroutines import SuspendedCoroutine, as_coroutine
 from grainlike_worker.runner.common._edited_modules import EditedModules
@@ -92,7 +92,7 @@ async def serve_shared(
         tasks.start_soon(serve_shared, far)
         near.post(Setup("n1", []))
     """
-    words = memoryview(bytearray(2 * 8)).cast("d") if words is None else words
+    words = memoryview(bytearray((CALLED + 1) * 8)).cast("d") if words is None else words
     runner = LoopRunner(link, scratch, output, words, slow, notice, records, edits)
     try:
         async with open_tasks(runner.serve) as tasks:
@@ -174,7 +174,9 @@ class LoopRunner:
         if self._functions.unloaded:
             for fn in dict.fromkeys(lease.fns):
                 self._functions.remind(fn, time.monotonic())
+                self._words[LOADS] = lease.jobs[lease.fns.index(fn)]
                 self._functions.get(fn)  # unpickled now: what that takes is no part of a job's time
+            self._words[LOADS] = 0
         if self._ready_at is None:
             self._ready_at = time.monotonic()
             self._link.post(Ready())  # without a limit, too: one that comes next may hang before it begins
@@ -261,9 +263,11 @@ class LoopRunner:
         odd: Payload | Stays | SuspendedCoroutine | None = None
         values: list[bytes] = []
         ends: list[float] = []
+        place, called = CALLED + lease.place, lease.index
         for info, arguments in lease.upcoming(function.name):
             words[SINCE] = begun = now
             words[JOB] = info.id
+            words[place] = called = called + 1
             context = copy_context()
             try:
                 outcome = context.run(step, context, function, lease, allocation, info, arguments)

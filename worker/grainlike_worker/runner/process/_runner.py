@@ -38,7 +38,7 @@ from grainlike.wire import (
     StopReason,
     Undefine,
 )
-from grainlike_worker.ipc._claims import BARRIER, IDLE, LEASE, LINK, SINCE, STARTED, ClaimPage
+from grainlike_worker.ipc._claims import BARRIER, CALLED, IDLE, LEASE, LINK, SINCE, STARTED, ClaimPage
 from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
@@ -322,6 +322,7 @@ class ProcessRunner:
             laps.restart()
         receipt = None
         if self._words is not None:
+            self._words[CALLED] = IDLE
             self._words[LEASE] = lease.columns.lease
         fn = None
         while lease.index < lease.end:
@@ -420,6 +421,8 @@ class ProcessRunner:
             allocation = lease.allocation
             self._narrow(allocation)
         needs = lease.needs[lease.index] if lease.needs else []
+        if self._words is not None:
+            self._words[CALLED] = lease.index
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
