@@ -364,6 +364,8 @@ class NodeScheduler:
                 continue
             elif code in (Code.CANCELLED, Code.RETURNED):
                 codes[row] = self._settle_stopped(job, lease, now, out)
+                if codes[row] == Code.STOPPED and not completed.begun[row]:
+                    codes[row] = Code.RETURNED  # nobody wants it ended, and nothing of it has run
             elif code == Code.FAILED and job.stopped is Code.STOPPED:
                 codes[row] = job.stopped  # a program of its died of the node's signal, or its clean-up has failed
             ended.append(job)
@@ -443,7 +445,8 @@ class NodeScheduler:
                 continue
             if job.stopped is not None:
                 ended.append(job)
-                codes.append(job.stopped)
+                returns = job.stopped is Code.STOPPED and found[job.id] in (Code.RETURNED, Code.UNBEGUN)
+                codes.append(Code.RETURNED if returns else job.stopped)
             elif found[job.id] == Code.RETURNED:
                 back.append(job)
             else:
@@ -467,7 +470,8 @@ class NodeScheduler:
         later = [job for job in lease.jobs.values() if job.position > event.started]
         for job in later:
             del lease.jobs[job.id]
-        self._tell_ends([job for job in later if job.stopped is not None], Code.CANCELLED, now, out)
+        self._tell_ends([job for job in later if job.stopped is Code.STOPPED], Code.RETURNED, now, out)
+        self._tell_ends([job for job in later if job.stopped not in (None, Code.STOPPED)], Code.CANCELLED, now, out)
         self._keep([job for job in later if job.stopped is None])
         lease.running = max(event.started, 0)
         if lease.jobs and all(job.stopped is not None for job in lease.unended()):

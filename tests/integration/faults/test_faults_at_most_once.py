@@ -1,12 +1,14 @@
 """Jobs with `losses=0` whose process dies: those that had begun are lost, the others run; none runs twice."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections import Counter
 
 import pytest
 from limits import LIMIT_S
+from waiting import logged
 
 from grainlike import Cores, Executor, JobCancelledError, Retry, WorkerLostError, cancel, delayed, gather, start
 
@@ -173,3 +175,30 @@ async def test_a_function_that_ends_each_process_that_loads_it_is_lost_alone_in_
             await bad_
         [row] = [row for row in await executor.history() if row.outcome == "failed"]
     assert [earlier.outcome for earlier in row.earlier] == ["unbegun", "unbegun"]
+
+
+async def test_a_worker_that_ends_hands_back_what_had_not_begun(tmp_path, gates, start_worker, caplog):
+    caplog.set_level(logging.INFO, "grainlike")
+    path = str(tmp_path / "marks")
+
+    async def mark(number, visit):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(fd, b"%d\n" % number)
+        os.close(fd)
+        if visit is not None:
+            visit("held")
+        return number
+
+    marked = delayed(mark, retries=Retry(0, losses=0)) @ Cores(1)
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN, local=None) as executor:
+        first = start_worker(executor.address, name="first", resources="cores=1")
+        await executor.wait_for_workers(1)
+        await gather([marked(-1, None) for _ in range(100)])
+        all_ = start(gather([marked(number, gate.visit if number == 100 else None) for number in range(200)]))
+        await gate.arrival()  # it blocks the loop that it shares, with a run-list behind it
+        os.kill(first.pid, signal.SIGTERM)
+        await logged(caplog, "worker first is leaving")
+        gate.release_all()
+        start_worker(executor.address, name="second")
+        assert await all_ == list(range(200))
+    assert set((tmp_path / "marks").read_text().split()) == {str(number) for number in range(-1, 200)}

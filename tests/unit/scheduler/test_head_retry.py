@@ -260,3 +260,29 @@ def test_one_that_was_cancelled_or_waits_for_later_is_not() -> None:
     end(cluster, job, Code.FAILED)
     wait(cluster)
     assert not requeued(cluster)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_job_that_its_process_had_not_begun_runs_again_whatever_losses_says_but_not_for_ever(closed: bool) -> None:
+    cluster, job = running(closed=closed, losses=0)
+    for _ in range(2):
+        end(cluster, job, Code.UNBEGUN)
+        assert job in cluster.begun
+    end(cluster, job, Code.UNBEGUN)
+    assert [action.losses for action in cluster.told(JobsLost)] == [3]
+    assert not cluster.head.jobs
+
+
+def test_once_begun_it_does_not_run_again() -> None:
+    cluster, job = running(losses=0)
+    end(cluster, job, Code.UNBEGUN)
+    end(cluster, job, Code.CRASHED)
+    assert len(cluster.told(JobsLost)) == 1
+    assert not cluster.head.jobs
+
+
+def test_where_losses_are_forgiven_they_count_whether_the_job_had_begun_or_not() -> None:
+    cluster, job = running(losses=1)
+    end(cluster, job, Code.UNBEGUN)
+    end(cluster, job, Code.UNBEGUN)
+    assert [action.losses for action in cluster.told(JobsLost)] == [2]

@@ -47,6 +47,10 @@ class IsolatedLoop:
             raise error
         return value
 
+    def prepare(self) -> None:
+        """Make the loop; before a job is called, for that takes as long as the start of a runner."""
+        self._made()
+
     def do(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Call a coroutine function that belongs to no job. Tasks that it starts stay."""
         return self._made().run(function())

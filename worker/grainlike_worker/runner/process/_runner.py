@@ -421,6 +421,8 @@ class ProcessRunner:
             allocation = lease.allocation
             self._narrow(allocation)
         needs = lease.needs[lease.index] if lease.needs else []
+        if function.is_async:
+            self._loop.prepare()
         if self._words is not None:
             self._words[CALLED] = lease.index
         try:
