@@ -633,9 +633,9 @@ BUGS: tuple[Bug, ...] = (
         "the job that killed its process is run again as if it had not begun",
         "judge",
         (
-            _NODE,
-            'elif lease.runner.kind == "own" and job.position > suspect:',
-            'elif lease.runner.kind == "own" and job.position >= suspect:',
+            "scheduler/node/_records.py",
+            "if job.position > suspect:",
+            "if job.position >= suspect:",
         ),
     ),
     _bug(
