@@ -39,8 +39,8 @@ from grainlike.wire import (
 )
 from grainlike_worker.daemon._child import describe_exit
 from grainlike_worker.daemon._output import Tap
-from grainlike_worker.ipc._called import CalledPlaces
 from grainlike_worker.ipc._claims import NO_BARRIER, ClaimPage
+from grainlike_worker.ipc._steps import CalledPlaces
 from grainlike_worker.runner.common._failures import failure
 from grainlike_worker.runner.common._job_directories import keeps
 from grainlike_worker.runner.common._outcomes import OutcomeBatch
