@@ -634,8 +634,8 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             "scheduler/node/_records.py",
-            "if job.position > suspect:",
-            "if job.position >= suspect:",
+            "elif own and job.position > suspect:",
+            "elif own and job.position >= suspect:",
         ),
     ),
     _bug(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 
@@ -246,39 +246,25 @@ def shorter(one_s: float | None, other_s: float | None) -> float | None:
     return min(one_s, other_s)
 
 
-def fates(event: RunnerGone, leases: Iterable[NodeLease]) -> dict[int, Code]:
-    """Return how each job of the leases ended whose runner is gone; `RETURNED` for one that has not begun.
-
-    In a shared runner the job that was being stepped has crashed; if that is not known, all that have begun. If none
-    had, it is the first one that may have ended the process: one that cannot even start must not be tried for ever.
+def fates(event: RunnerGone, leases: Sequence[NodeLease]) -> dict[int, Code]:
+    """Return how each job of a runner that is gone has ended: `RETURNED` where it had not begun. If none had, the first
+    one may have ended the process: one that cannot even start must not be tried for ever.
     """
     found: dict[int, Code] = {}
-    jobs = [job for lease in leases for job in lease.jobs.values() if not job.gone]
-    begun = {job.id for job in jobs if _has_begun(event, job)}
-    first = 0 if begun or not jobs else jobs[0].id
-    for job in jobs:
-        assert job.lease is not None
-        if job.lease.runner.kind == "own":
-            found[job.id] = _fate_alone(event, job, max(event.started, jobs[0].position), begun)
+    own, called = bool(leases) and leases[0].runner.kind == "own", event.called
+    rows = [(job, lease.id) for lease in leases for job in lease.jobs.values() if not job.gone]
+    begun = {job.id for job, lease in rows if called is None or job.position <= called.get(lease, -1)}
+    first = event.stepping or (rows[0][0].id if rows and not begun else 0)
+    suspect = max(event.started, rows[0][0].position) if rows else 0
+    for job, _ in rows:
+        if job.stopped is not None:
+            found[job.id] = job.stopped if job.id in begun or job.stopped is not Code.STOPPED else Code.RETURNED
+        elif own and job.position > suspect:
+            found[job.id] = Code.RETURNED
         elif event.never_spawned:
             found[job.id] = Code.UNSTARTED
         elif job.id in begun:
-            found[job.id] = Code.CRASHED if event.stepping in (0, job.id) else Code.STOPPED
+            found[job.id] = Code.CRASHED if own or event.stepping in (0, job.id) else Code.STOPPED
         else:
-            found[job.id] = Code.UNBEGUN if job.id == (event.stepping or first) else Code.RETURNED
+            found[job.id] = Code.UNBEGUN if own or job.id == first else Code.RETURNED
     return found
-
-
-def _fate_alone(event: RunnerGone, job: NodeJob, suspect: int, begun: Container[int]) -> Code:
-    """Return how a job ended in a process of one lease. The one at position `suspect` may have ended the process."""
-    if job.position > suspect:
-        return Code.RETURNED
-    if event.never_spawned:
-        return Code.UNSTARTED
-    return Code.CRASHED if job.position < suspect or job.id in begun else Code.UNBEGUN
-
-
-def _has_begun(event: RunnerGone, job: NodeJob) -> bool:
-    """Return True if a job may have begun in a runner that is gone."""
-    assert job.lease is not None
-    return event.called is None or job.position <= event.called.get(job.lease.id, -1)

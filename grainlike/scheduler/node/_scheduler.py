@@ -428,8 +428,9 @@ class NodeScheduler:
         runner = self._runners.gone(event.runner)
         if runner is None:
             return
-        found = fates(event, runner.leases.values())
-        for lease in list(runner.leases.values()):
+        leases = list(runner.leases.values())
+        found = fates(event, leases)
+        for lease in leases:
             self._abandon(lease, event, found, now, out)
             self._end(lease, out)
 
@@ -443,11 +444,7 @@ class NodeScheduler:
         for job in lease.jobs.values():
             if job.gone:
                 continue
-            if job.stopped is not None:
-                ended.append(job)
-                returns = job.stopped is Code.STOPPED and found[job.id] in (Code.RETURNED, Code.UNBEGUN)
-                codes.append(Code.RETURNED if returns else job.stopped)
-            elif found[job.id] == Code.RETURNED:
+            if job.stopped is None and found[job.id] == Code.RETURNED:
                 back.append(job)
             else:
                 ended.append(job)
@@ -471,7 +468,8 @@ class NodeScheduler:
         for job in later:
             del lease.jobs[job.id]
         self._tell_ends([job for job in later if job.stopped is Code.STOPPED], Code.RETURNED, now, out)
-        self._tell_ends([job for job in later if job.stopped not in (None, Code.STOPPED)], Code.CANCELLED, now, out)
+        ended = [job for job in later if job.stopped not in (None, Code.STOPPED)]
+        self._tell_ends(ended, Code.CANCELLED, now, out)
         self._keep([job for job in later if job.stopped is None])
         lease.running = max(event.started, 0)
         if lease.jobs and all(job.stopped is not None for job in lease.unended()):

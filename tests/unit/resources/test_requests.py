@@ -238,7 +238,9 @@ def test_a_function_that_is_not_delayed_is_told_so():
         len @ Cores(4)
     with pytest.raises(TypeError, match=r"fn is not delayed: .*`delayed\(fn\) @ \(Cores\(4\) & Memory\(5\)\)`"):
         (lambda: 1) @ (Cores(4) & Memory(5))
-    with pytest.raises(TypeError, match=r"`fn @ Cores\(4\)` takes a delayed function, not int; `await` and calls bind tighter"):
+    with pytest.raises(
+        TypeError, match=r"`fn @ Cores\(4\)` takes a delayed function, not int; `await` and calls bind tighter"
+    ):
         3 @ Cores(4)
 
 
