@@ -452,7 +452,10 @@ class NodeScheduler:
         lease.jobs.clear()
         self._keep(back)
         if ended:
-            details = {job.id: event.how for job in ended}
+            unbegun = f"{event.how}, before it had begun"
+            details = {
+                job.id: unbegun if code is Code.UNBEGUN else event.how for job, code in zip(ended, codes, strict=True)
+            }
             told = Completed.without_payloads(lease.id, ended, codes, now, details)
             out.append(
                 TellCompleted(replace(told, never_ran=event.never_ran) if event.never_ran else told, forwarded=False)
