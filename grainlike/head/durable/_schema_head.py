@@ -43,7 +43,7 @@ NodeSpec wire._orders.NodeSpec: name host allocation
 Gang wire._orders.Gang: job attempt nodes hostfile
 Depart wire._orders.Depart: kill
 TimeLeft wire._orders.TimeLeft: left_s grace_s
-Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 10 8
+Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 10 11 8
 Wait wire._reports.Wait: 0 1 2
 ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier
 LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at memory

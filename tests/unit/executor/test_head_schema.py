@@ -25,7 +25,7 @@ FINGERPRINTS = {
     5: "7ef09ba063cd7381ccd17bd4facf8b11",
     6: "37ea77a54c9b57b52bb1335038833ff9",
     7: "f6bc7a4ee124a13dbbdc3e1afc68a9ef",
-    8: "f22a853b37a18dc24c69fa3e93944631",
+    8: "b8950fadef56532e12ee838bd8b3747b",
 }
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
