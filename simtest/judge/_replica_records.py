@@ -9,7 +9,7 @@ Raises `AssertionError` when one of these promises is broken:
    stores could hold them.
 3. A value that lacks replicas is on its way where both ends are free, and one has room for it beside all other values
    that lack replicas and can not be copied now: room may be kept for these. So may room for the inputs of a job that
-   waits, unless the value is one of them.
+   waits, unless the value is one of them. All counts until the head hears that it was damaged.
 4. Of each value one replica is not spare, and as many as were asked for.
 5. A worker that drains is told to end when the values that it has are elsewhere too, if they can be, or after a minute;
    it is told in the end.

@@ -104,7 +104,7 @@ class StoreRecords:
         heard, and what room is kept for.
         """
         there = {value, *self._values.at(worker), *self._values.coming_to(worker), *kept_for}
-        there.update(self._values.damaged_lately(worker))
+        there.update(self._values.gone_unheard(worker))
         return worker not in self._limits or self._surely_fits(worker, there)
 
     def takes_along(self, job: int) -> None:
@@ -229,7 +229,7 @@ class StoreRecords:
     def _could_hold(self, worker: int, job: int) -> bool:
         """Return True if a worker could have all inputs of a job beside what it has to keep."""
         inputs = self._values.inputs(job)
-        if worker in self.over or not self._could_run(worker, job) or not all(map(self._values.holders, inputs)):
+        if worker in self.over or not self._could_run(worker, job) or not all(map(self._values.is_counted, inputs)):
             return False
         kept = {value for value in self._values.at(worker) if not self._is_spare(worker, value)}
         return self._surely_fits(worker, kept.union(inputs))

@@ -88,8 +88,8 @@ class ValueRecords:
         """When the head had a worker remove a value, by worker and value."""
         self._unheard: set[tuple[int, int, int]] = set()
         """Worker, value and attempt of the replicas of which the head will not hear."""
-        self._damaged_at: dict[tuple[int, int], float] = {}
-        """Time of the last damage, by worker and value. Replicas that were evicted are not among these."""
+        self._gone_unheard: set[tuple[int, int]] = set()
+        """Worker and value of the replicas that are gone, and that the head counts, as it has not heard so."""
 
     # --- interest ----------------------------------------------------------------------------------------------------
 
@@ -218,10 +218,9 @@ class ValueRecords:
         """Return True if a replica of a value was damaged somewhere, of which the head may not have heard."""
         return any(damaged == value for _, damaged in self._damaged)
 
-    def damaged_lately(self, worker: int) -> list[int]:
-        """Return the values that were damaged at a worker, and of which the head may believe that they are there."""
-        now, within = self._clock.now, _SILENT_S if self.trouble else _QUIET_S
-        return [value for (at, value), when in self._damaged_at.items() if at == worker and now < when + within]
+    def gone_unheard(self, worker: int) -> list[int]:
+        """Return the values that a worker has no more, and of which the head believes that they are there."""
+        return [value for at, value in self._gone_unheard if at == worker]
 
     def dropped_now(self, worker: int) -> list[int]:
         """Return the values that the head has a worker remove at this moment; it may have decided about jobs before."""
@@ -244,8 +243,12 @@ class ValueRecords:
         return [value for value, (_, workers) in self._known.items() if worker in workers]
 
     def needed_somewhere(self) -> list[int]:
-        """Return the values that are needed and that some worker has, for all that the head has heard."""
-        return [value for value, (_, here) in self._known.items() if here and self.is_needed(value)]
+        """Return the values that are needed and that some worker has, for all that the head has heard or believes."""
+        return [value for value in self._known if self.is_counted(value) and self.is_needed(value)]
+
+    def is_counted(self, value: int) -> bool:
+        """Return True if the head believes that some worker has a value: it may not have heard that none has."""
+        return bool(self.holders(value)) or any(gone == value for _, gone in self._gone_unheard)
 
     def coming_to(self, worker: int) -> list[int]:
         """Return the values that are copied to a worker."""
@@ -271,6 +274,7 @@ class ValueRecords:
             if worker in workers:
                 workers.discard(worker)
                 self._went_at[value] = self._clock.now
+        self._gone_unheard = {(at, value) for at, value in self._gone_unheard if at != worker}
         self._copies = {key: copy for key, copy in self._copies.items() if worker not in (key[1], copy.source)}
 
     def died(self, worker: int) -> None:
@@ -280,12 +284,22 @@ class ValueRecords:
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record that the head hears of a value that counts."""
         again = value in self._known
-        self._known[value] = (attempt, {worker} if self._counts(worker, value, attempt) else set())
+        self._known[value] = (attempt, set())
+        self._gone_unheard = {(at, gone) for at, gone in self._gone_unheard if gone != value}
+        self._count(worker, value, attempt)
         if value in self._reviving:
             self._made_again(value)
             self.ended(value)
         elif not again:
             self._owned.add(value)
+
+    def _count(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head hears of a replica of the attempt that counts."""
+        if self._counts(worker, value, attempt):
+            self._known[value][1].add(worker)
+            self._gone_unheard.discard((worker, value))
+        else:
+            self._gone_unheard.add((worker, value))
 
     def _counts(self, worker: int, value: int, attempt: int) -> bool:
         """Return True if a replica of which the head hears counts. It may be damaged by now; and what a dead worker has
@@ -325,11 +339,7 @@ class ValueRecords:
         return [job for job in used if self._is_open(job)]
 
     def damaged(self, worker: int, value: int, attempt: int) -> None:
-        """Record that a value is damaged at a worker."""
-        self._damaged_at[worker, value] = self._clock.now
-        self._vanished(worker, value, attempt)
-
-    def _vanished(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has a replica no more, because it is damaged or made way."""
         self._damaged.add((worker, value))
         self._went_at[value] = self._clock.now
         self._stores.get(worker, set()).discard((value, attempt))
@@ -337,16 +347,20 @@ class ValueRecords:
             if at == worker:
                 opened.discard((value, attempt))  # what a job has mapped is not what comes to lie there in its place
         known = self._known.get(value)
-        if known is not None and known[0] == attempt:
-            known[1].discard(worker)
+        if known is not None and known[0] == attempt and worker in known[1]:
+            known[1].remove(worker)
+            self._gone_unheard.add((worker, value))
 
     def heard_gone(self, worker: int, value: int, attempt: int) -> None:
         """Record that the head hears that a worker has lost a replica. The worker may have another by now, which counts
         when the head hears of it.
         """
         known = self._known.get(value)
-        if known is not None and known[0] == attempt and worker in known[1]:
-            known[1].discard(worker)
+        if known is None or known[0] != attempt:
+            return
+        self._gone_unheard.discard((worker, value))
+        if worker in known[1]:
+            known[1].remove(worker)
             self._went_at[value] = self._clock.now
 
     def replicas_at(self, worker: int) -> set[tuple[int, int]]:
@@ -373,7 +387,7 @@ class ValueRecords:
         unknown = removed or (worker, value, attempt) in self._unheard
         excused = others or unknown or self._clock.now < told_by or not self.is_needed(value)
         assert excused, f"worker {worker} gives up value {value}, which is nowhere else"
-        self._vanished(worker, value, attempt)
+        self.damaged(worker, value, attempt)
 
     def dropping(self, action: ReplicasDropped) -> None:
         """Check that no replica is removed that counts, of a value that somebody needs."""
@@ -384,6 +398,7 @@ class ValueRecords:
             users = [job for job in self._users.get(value, ()) if self._is_open(job)]
             assert not self.is_needed(value), f"value {value} is to be removed, and jobs {users} or others need it"
             known[1].discard(action.worker)
+            self._gone_unheard.discard((action.worker, value))
             self._dropped_at[action.worker, value] = self._clock.now
 
     def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
@@ -416,8 +431,7 @@ class ValueRecords:
             del self._copies[value, target]
         known = self._known.get(value)
         if whole and known is not None and known[0] == attempt:
-            if self._counts(target, value, attempt):
-                known[1].add(target)
+            self._count(target, value, attempt)
             self._made_again(value)  # it need not be, then
         self._look_later(value)
 

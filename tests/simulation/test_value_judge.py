@@ -361,6 +361,53 @@ def test_no_room_is_kept_for_a_job_from_its_own_input_or_that_will_have_none(rep
         replicas.judge.decided()
 
 
+def test_room_may_be_kept_for_values_until_the_head_hears_that_they_were_damaged(replicas):
+    replicas.judge.suspected(1)
+    replicas.judge.decided()
+    for value in (2, 3):
+        replicas.values.damaged(1, value, 1)
+    replicas.judge.decided()
+    for value in (2, 3):
+        replicas.values.heard_gone(1, value, 1)
+    with pytest.raises(AssertionError, match="nothing is done about that"):
+        replicas.judge.decided()
+
+
+def test_room_may_be_kept_for_a_job_until_the_head_hears_that_its_input_was_damaged(replicas):
+    is_waited_for(replicas, 4, 3)
+    replicas.values.damaged(1, 3, 1)
+    replicas.judge.decided()
+    replicas.values.heard_gone(1, 3, 1)
+    with pytest.raises(AssertionError, match="nothing is done about that"):
+        replicas.judge.decided()
+
+
+def test_a_damaged_value_takes_room_until_the_head_hears_of_it_and_no_longer(replicas):
+    replicas.values.stored(2, 4, 1)
+    replicas.values.made(2, 4, 1)
+    replicas.values.damaged(2, 4, 1)
+    replicas.judge.decided()
+    replicas.values.heard_gone(2, 4, 1)
+    with pytest.raises(AssertionError, match="nothing is done about that"):
+        replicas.judge.decided()
+
+
+def test_the_head_hears_of_no_loss_of_a_worker_that_it_has_given_up_or_whose_value_was_made_again(records):
+    records.made(1, 1, 1)
+    records.damaged(1, 1, 1)
+    assert records.is_counted(1)
+    records.gone(1)
+    assert not records.is_counted(1)
+    records.joined(2)
+    records.made(2, 1, 2)  # it was damaged before the head heard of it
+    assert records.is_counted(1)
+    assert records.holders(1) == set()
+    records.joined(3)
+    records.stored(3, 1, 3)
+    records.made(3, 1, 3)
+    assert records.gone_unheard(2) == []
+
+
 def test_room_may_be_kept_for_a_value_whose_copy_has_just_failed(replicas):
     replicas.judge.copied(1, 2, whole=False, unreachable=False)
     replicas.judge.decided()

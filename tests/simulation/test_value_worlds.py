@@ -206,6 +206,10 @@ def test_room_may_be_kept_for_what_cannot_be_copied_now_or_is_damaged_unheard(se
     assert simulate(seed, "large_outputs").violations == ()
 
 
+def test_room_may_be_kept_for_a_value_of_a_suspected_worker_that_was_damaged_unheard():
+    assert simulate(92001573, "real_outputs").violations == ()
+
+
 def test_an_end_that_the_head_hears_of_a_dead_worker_counts_until_that_is_given_up():
     assert simulate(8002786, "values").violations == ()
 
