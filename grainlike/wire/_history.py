@@ -39,9 +39,9 @@ class EndedAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
         attempt: its number, 1 for the first.
         worker: the worker that had it.
         slots: what it held there, in the notation of allocations.
-        outcome: `"failed"`, `"timed_out"`, `"out_of_memory"`, `"crashed"` (its process died), `"unbegun"` (its process
-            died before it had begun), `"unstarted"` (none could be started), `"stopped"`, `"lost"` with its worker, or
-            `"succeeded"` where its large value was lost later.
+        outcome: `"failed"`, `"timed_out"`, `"out_of_memory"`, `"stopped"`, `"lost"` with its worker, or `"succeeded"`
+            where its large value was lost later. If its process died, `"crashed"`, or `"unbegun"` if the job had not
+            begun; if none could be started, `"unstarted"`.
         error: type and first line of its exception, or why it was lost, shortened; empty where nothing is known.
         began_at: when it began, as `time.time()` has it.
         ran_s: seconds that it ran.
