@@ -163,6 +163,7 @@ class ExecutorBase(Lifespan, BaseResolver):
 
     def _check_loop(self, what: str, *, open_only: bool = True) -> None:
         if self._state == "new":
+            self._unopened.excuse()
             raise RuntimeError(f"{self!r} is not open: write {self._unopened.how}")
         if open_only and self._state != "open":
             raise RuntimeError(f"{self!r} is not open")

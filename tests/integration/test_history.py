@@ -61,7 +61,7 @@ async def test_wrong_questions_are_refused():
             await executor.history(most=0)
         with pytest.raises(ValueError, match="at most 200 characters; this has 201"):
             await executor.history(name="a" * 201)
-    with pytest.raises(RuntimeError, match="lives in"):
+    with pytest.raises(RuntimeError, match=r"is not open: write `async with Executor\(\.\.\.\) as ex:`"):
         await Executor(local=Cores(1)).history()
     async with Executor(backend=ThreadBackend(1)) as executor:
         with pytest.raises(RuntimeError, match="in its own records"):

@@ -172,7 +172,7 @@ def test_what_is_asked_of_one_that_was_not_opened_says_how_to_open_it() -> None:
         with pytest.raises(RuntimeError, match=how):
             ex.name("fit", (where @ Cores(1))())
 
-    assert [words for words, _ in told(use)] == [NEVER.replace("Executor(", "connect(")]
+    assert told(use) == []
 
 
 def test_of_one_that_is_made_for_its_offer_alone_or_closed_unopened_nothing_is_said() -> None:

@@ -406,7 +406,7 @@ async def test_a_job_whose_value_found_no_room_runs_elsewhere_once(start_worker,
                 (row,) = [row for row in await client.history() if row.job == info(value_).job]
                 assert (row.worker, row.attempts, row.outcome) == ("n2", 2, "succeeded")
                 assert [(one.worker, one.outcome) for one in row.earlier] == [("n1", "failed")]
-                assert "StoreFullError: on worker n1 there is no room for 5,00" in row.earlier[0].error
+                assert "StoreFullError: on worker n1 there is no room for 4.8Mi: " in row.earlier[0].error
     finally:
         for head in heads:
             head.kill()

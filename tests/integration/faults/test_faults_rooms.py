@@ -200,7 +200,7 @@ async def test_a_copy_for_which_a_worker_has_less_room_than_the_head_counts_is_t
         scheduler, number = head_of(executor).state.scheduler, info(value_).job
         await until(lambda: scheduler.why_few(number))
         found = str(await executor.explain(value_))
-        assert "a copy to n2 has failed, and is tried again: n2: there is no room for 800," in found
+        assert "a copy to n2 has failed, and is tried again: n2: there is no room for 78" in found
         gate.release_all()
         await replicating
         assert info(value_).where == ("n1", "n2")
