@@ -35,21 +35,21 @@ def run_command(words: list[str], folder: str, variables: dict[str, str]) -> Non
     """
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {folder!r} on this worker")
-    with _PassedOutput() as passed:
+    with _Relay() as relay:
         process = subprocess.Popen(  # noqa: S603
             words,
             cwd=folder,
             env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
-            stdout=passed.output,
-            stderr=passed.errors,
+            stdout=relay.output,
+            stderr=relay.errors,
         )
         code = process.wait()
     if code:
-        raise subprocess.CalledProcessError(code, words, passed.last[1], passed.last[2])
+        raise subprocess.CalledProcessError(code, words, relay.last[1], relay.last[2])
 
 
-class _PassedOutput:
+class _Relay:
     """Context manager: pipes for the output and the errors of a program, which go on as those of this process.
 
     At the end all that was written has gone on, and what others would still write has nowhere to go.
