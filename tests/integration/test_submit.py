@@ -263,13 +263,7 @@ async def test_k9_on_a_heads_workers(tmp_path, monkeypatch):
             async with asyncio.timeout(LIMIT_S):
                 await executor.wait_for_workers(1)
                 done = await asyncio.to_thread(submit, *arguments)
-                fails = "echo did not converge >&2; sleep 1000 & exit 3"
-                failed = await asyncio.to_thread(submit, *arguments[:-1], fails)
-                row, *_ = await executor.history()
             worker.terminate()
-    assert failed.returncode == 1
-    assert "did not converge" in failed.stderr.splitlines()
-    assert row.error.endswith("returned non-zero exit status 3. It wrote last: did not converge")
     assert (done.returncode, done.stdout) == (0, "out\n")
     assert "err" in done.stderr.splitlines()
     assert "grainlike: [1] started on n1, slots cores=[0]" in done.stderr
