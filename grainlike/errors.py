@@ -184,7 +184,7 @@ class SerializationError(GrainlikeError, TypeError):
     """
 
     _in_result = ""
-    """What to say where the object is in the value of a job, and in no argument; else the same."""
+    """Advice where the object is in the value of a job, and in no argument; empty if it is the same."""
 
 
 class JobTimeoutError(GrainlikeError, TimeoutError):

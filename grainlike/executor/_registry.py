@@ -140,7 +140,7 @@ class Unopened:
 
     def __init__(self, made_by: str) -> None:
         self.how = f"`async with {made_by} as ex:`, or `ex = await {made_by}`"
-        """What to write."""
+        """Code to write in place of what was written."""
         frame = sys._getframe(1)
         while frame.f_back is not None and is_ours(frame):
             frame = frame.f_back

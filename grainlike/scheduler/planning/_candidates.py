@@ -21,7 +21,7 @@ them.
 """
 
 FreeRooms = dict[tuple[str, ...], list[tuple[int, ...]]]
-"""What is free by names when a class with these is first compared: the most of each resource, then on each worker."""
+"""Free amounts by names when a class with these is first compared: the most of each resource, then each worker's."""
 
 _Entry = tuple[int, int, int, WorkerState]
 

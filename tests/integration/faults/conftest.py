@@ -184,7 +184,7 @@ def start_worker() -> Iterator[Callable[..., Worker]]:
 
 @pytest.fixture
 def no_short_bytecode(monkeypatch):
-    """Where files may not grow, Python would leave the beginning of a module's bytecode for later processes."""
+    """Write no bytecode: where files may not grow, the beginning of a module's would be left for later processes."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 

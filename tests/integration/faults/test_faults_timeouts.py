@@ -70,7 +70,7 @@ async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(
 
 
 class Unpickled:
-    """What a function refers to that takes its time to be unpickled."""
+    """Object in a function that takes its time to be unpickled."""
 
     def __init__(self, call, argument="unpickled"):
         self.made_by = call, (argument,)

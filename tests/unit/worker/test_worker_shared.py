@@ -644,7 +644,7 @@ def unpickled() -> None:
 
 
 class Slow:
-    """What a function refers to that takes its time to be unpickled."""
+    """Object in a function that takes its time to be unpickled."""
 
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         return unpickled, ()

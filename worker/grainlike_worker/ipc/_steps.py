@@ -32,7 +32,7 @@ BLOCKED_S = 5.0
 """How long one step may take before it is told of."""
 
 SINCE, JOB, TOLD, LOADS, CALLED = range(5)
-"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is; the
+"""Numbers of a page: when the step began, on the system's monotonic clock, and whose it is; the
 `StopReason` once the daemon asks the runner to end, for a SIGTERM before that is a batch system's, to all processes;
 the job whose function is being loaded, before any of its steps; and from `CALLED` on the places of leases, in each of
 which stands how many jobs of its run-list have been called. The first one is for leases without a place."""

@@ -47,7 +47,7 @@ class RunnerLease:
         self.fresh = run.fresh
         """True if a process that may hold memory of devices is not to begin it."""
         self.place = run.place
-        """Where a shared runner notes which of them it has called."""
+        """Places at which a shared runner notes which of them it has called."""
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self.parcels = unpack_parcels(run.data, run.counts, buffers)
