@@ -184,7 +184,7 @@ class HeadScheduler:
             self._settle_values(out)
         if not self.paused:
             rooms = transfers.rooms
-            if rooms.parked:
+            if rooms.parked or rooms.refusals:
                 self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
             self._planner.plan(now, out)
             if rooms.without_room or self._state.overdrafts.workers or self._state.overdrafts.still is not None:
@@ -192,7 +192,7 @@ class HeadScheduler:
             while self._values.are_unsettled():  # jobs whose turn came have inputs that no worker has
                 self._settle_values(out)
                 self._planner.plan(now, out)
-            if rooms.without_room or self._values.room_wake or rooms.parked:
+            if rooms.without_room or self._values.room_wake or rooms.parked or rooms.refusals:
                 self._wake_at(self._values.next_look(now), out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)

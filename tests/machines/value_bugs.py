@@ -536,6 +536,18 @@ VALUE_BUGS: tuple[Bug, ...] = (
         suite="whole inputs",
     ),
     _bug(
+        "keep_a_refusal_while_no_job_waits_outside_its_queue",
+        "an input is not sent again where it was refused, if its jobs wait in queues for that worker",
+        (_ROOMS, "bool(self.parked or (self.refusals and self.rules >= LAPSE_SCHEMA))", "bool(self.parked)"),
+        suite="whole inputs",
+    ),
+    _bug(
+        "wait_for_room_where_inputs_have_none",
+        "a job waits for the worker that has room for its value, and has none for its inputs",
+        (_ROOMS, "if self.shortage(one, job) <= 0)\n", "if job)\n"),
+        suite="whole inputs",
+    ),
+    _bug(
         "pack_large_inputs_alone",
         "only the inputs of a job are packed into memory and onto disk, without the values that are kept there",
         (_ROOMS, " + [size for size, _ in large]\n", " + [size for size, _ in large[:0]]\n"),

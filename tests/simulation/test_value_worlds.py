@@ -189,6 +189,10 @@ def test_values_make_way_for_an_input_that_a_worker_could_not_write_as_neither_m
     assert simulate(88502733, "real_stores").violations == ()
 
 
+def test_a_job_waits_for_no_worker_that_has_room_for_its_value_and_refused_an_input_long_ago():
+    assert simulate(94001024, "real_stores").violations == ()
+
+
 def test_a_job_runs_once_more_where_its_value_had_no_room_not_because_another_worker_refused_an_input():
     assert simulate(90001059, "large_outputs").violations == ()
 

@@ -38,7 +38,7 @@ from grainlike.scheduler.values._primaries import Primaries
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 8
+SCHEMA = 9
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -203,6 +203,11 @@ make room for. A job has no room for a while where an input was refused. Before,
 bytes that were free in all tiers together counted, such a job waited for a worker, and after a refusal the pair rested.
 """
 
+_LAPSES = Conversion()
+"""Schema 9: a refusal lapses even if no job waits outside its queue, and jobs wait for room for their values only where
+their inputs have some, too. Before, jobs waited for such a worker for ever. What is named in images is the same.
+"""
+
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
     2: SchemaConversion(image=_VALUES),
@@ -211,6 +216,7 @@ CONVERSIONS: dict[int, SchemaConversion] = {
     5: SchemaConversion(image=_UNPAID),
     6: SchemaConversion(image=_ASIDE),
     7: SchemaConversion(image=_TIERS),
+    8: SchemaConversion(image=_LAPSES),
 }
 """Steps to the next schema, by the schema that each begins with."""
 

@@ -22,7 +22,7 @@ from grainlike.scheduler.values._reach import REST_S
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
-__all__ = ["KEPT_SCHEMA", "Rooms", "tries_text"]
+__all__ = ["KEPT_SCHEMA", "LAPSE_SCHEMA", "Rooms", "tries_text"]
 
 LOOKED_AT_MOST = 64
 """Most jobs without room that one pass looks at."""
@@ -31,6 +31,11 @@ KEPT_SCHEMA = 8
 """Schema of journals since which inputs have room only where each fits whole into one tier beside what is kept; copies
 for safety leave the room alone that is kept for a waiting job; jobs keep none while an input is made again; own values
 travel with a job for which nothing could make room for long; and a job has no room for a while where one was refused.
+"""
+
+LAPSE_SCHEMA = 9
+"""Schema of journals since which refusals lapse also while no job waits outside its queue, and a job does not wait for
+the room that another worker has for its value if its inputs have none there.
 """
 
 PACKED_MOST = 64
@@ -84,7 +89,7 @@ class Rooms:
         self.misfits: dict[int, HeadJob] = {}
         self.refusals: dict[tuple[int, int], tuple[float, int]] = {}
         self.warned: set[int] = set()
-        self.rules = KEPT_SCHEMA
+        self.rules = LAPSE_SCHEMA
 
     # --- what can never be ------------------------------------------------------------------------------------------
 
@@ -209,6 +214,8 @@ class Rooms:
         others = (other for other in self._could_give(job, size) if other is not worker)
         if not is_tried:
             others = (one for one in others if not (one.shut or one.over or self._lacks_room(one, job, size)))
+            if self.rules >= LAPSE_SCHEMA:
+                others = (one for one in others if self.shortage(one, job) <= 0)
         return next(others, None)
 
     def _lacks_room(self, worker: WorkerState, job: HeadJob, size: int) -> bool:
@@ -361,6 +368,11 @@ class Rooms:
         return any(job.worker == worker or (job.data is not None and job.data.target == worker) for job in users)
 
     # --- jobs that wait for it ---------------------------------------------------------------------------------------
+
+    @property
+    def are_awaited(self) -> bool:
+        """True while jobs wait outside all queues, or a job in a queue may wait until a refusal lapses."""
+        return bool(self.parked or (self.refusals and self.rules >= LAPSE_SCHEMA))
 
     def park(self, job: HeadJob) -> None:
         """Let a job that is in no queue wait for room."""

@@ -18,7 +18,7 @@ from grainlike.scheduler._value_events import FetchReplicas, ReplicasFailed
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._reach import Reach
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
-from grainlike.scheduler.values._rooms import KEPT_SCHEMA, Rooms
+from grainlike.scheduler.values._rooms import KEPT_SCHEMA, LAPSE_SCHEMA, Rooms
 from grainlike.scheduler.values._table import ValueTable
 
 __all__ = ["Transfers"]
@@ -78,7 +78,7 @@ class Transfers:
         self._going_out: dict[int, int] = {}
         self.reach = Reach(workers)
         self.rooms = Rooms(workers, table, self.known, self.coming)
-        self.rules = KEPT_SCHEMA
+        self.rules = LAPSE_SCHEMA
 
     def seconds(self, inputs: Iterable[int], target: int, now: float) -> float:
         """Return the seconds that it takes to copy the values that a worker lacks there, one after another."""

@@ -380,6 +380,8 @@ class Values:
         happened since the last turn, it `goes_on` with the others, or begins again if there are none.
         """
         transfers, rooms = self._transfers, self._transfers.rooms
+        if not rooms.are_awaited:
+            return
         if not goes_on or (self._unseen <= 0 and transfers.rules >= ASIDE_SCHEMA):
             self._unseen = len(rooms.parked)
         self._unseen -= LOOKED_AT_MOST
@@ -445,7 +447,7 @@ class Values:
         if transfers.rooms.without_room:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
-        if wake is None and transfers.rooms.parked and transfers.rules >= ASIDE_SCHEMA:
+        if wake is None and transfers.rooms.are_awaited and transfers.rules >= ASIDE_SCHEMA:
             ends = [until for until, _ in transfers.rooms.refusals.values()]
             wake = min(filter(None, [transfers.reach.next_end(now), *ends]), default=None)
         return wake

@@ -4,6 +4,7 @@ import pytest
 from value_cluster import MB, Stores
 
 from grainlike.resources import Cores, Resource
+from grainlike.scheduler import JobsCancelled
 from grainlike.scheduler.values._reach import REST_S
 from grainlike.scheduler.values._rooms import PACKED_MOST
 
@@ -135,3 +136,70 @@ def test_a_worker_without_limits_that_could_not_write_an_input_rests():
     assert not world.under_way
     world.later(REST_S)
     assert set(world.under_way) == {(value, 2)}
+
+
+# --- jobs that wait in queues where a worker has room, and their inputs have none -------------------------------------
+
+HERE = Cores(1) & Resource("here", 1)
+
+
+class Unequal(Stores):
+    """Two workers, of which the second has a value, and less room than jobs of function 2 gave. Heads are of `schema`."""
+
+    def __init__(self, *kept, needed, others, gave, schema=9, store=60, cores=1):
+        super().__init__()
+        self.head.decide_as(schema)
+        self.join(Cores(2) & Resource("leaf", 2), store=156 * MB, scratch=60 * MB)
+        self.join(Cores(cores) & Resource("here", cores), store=store * MB)
+        self.kept, (self.needed, *self.others) = self.values(1, *kept), self.values(2, needed, *others)
+        self.function(2)
+        self.head._functions[2].gives = gave * MB
+
+    def refused(self):
+        """Have the first worker refuse the value, for a job that is cancelled then."""
+        job = self.call(LEAF, 1.0, self.needed)
+        self.fail(self.needed, 1, refused=True)
+        self.tell(JobsCancelled([job]))
+        assert not self.under_way
+        return self
+
+
+def roomy(**known):
+    return Unequal(needed=39, others=[], gave=59, store=95, **known)
+
+
+@pytest.mark.parametrize(("schema", "begins"), [(9, True), (8, False)])
+def test_a_job_starts_at_its_inputs_if_they_have_no_room_where_its_value_would_have_some(schema, begins):
+    world = Unequal(119, 38, needed=38, others=[3], gave=20, schema=schema)  # 37 MB are free in memory, 22 MB on disk
+    job, _ = world.call(Cores(1), 1.0, world.needed, fn=2, n=2)
+    assert (world.started_on.get(job) == 2, world.under_way) == (begins, {})
+
+
+@pytest.mark.parametrize(("schema", "begins"), [(9, True), (8, False)])
+def test_a_job_starts_at_its_inputs_while_they_are_refused_where_its_value_would_have_room(schema, begins):
+    world = roomy(schema=schema).refused()
+    job, _ = world.call(Cores(1), 1.0, world.needed, fn=2, n=2)
+    assert (world.started_on.get(job) == 2, world.under_way) == (begins, {})
+
+
+@pytest.mark.parametrize(("schema", "goes"), [(9, True), (8, False)])
+def test_a_refusal_lapses_while_no_job_waits_outside_its_queue(schema, goes):
+    world = roomy(schema=schema).refused()
+    world.later(REST_S)
+    jobs = world.call(Cores(1), 1.0, world.needed, fn=2, n=2)
+    assert (set(world.under_way) == {(world.needed, 1)}) is goes
+    world.arrive_all()
+    assert [world.started_on.get(job) == 1 for job in jobs] == [goes] * 2
+
+
+@pytest.mark.parametrize(("schema", "goes"), [(9, True), (8, False)])
+def test_jobs_that_wait_in_a_queue_are_looked_at_when_a_refusal_lapses(schema, goes):
+    world = Unequal(needed=35, others=[15], gave=0, schema=schema, cores=2)
+    world.call(HERE, 1e6, *world.others)  # whose end would free a value: others do not start at a crowded worker
+    world.refused()
+    world.call(Cores(1), 1.0, world.needed, n=2)
+    world.later(REST_S / 2)
+    assert not world.under_way
+    assert world.head.wakes_at == (pytest.approx(REST_S) if goes else None)
+    world.later(REST_S / 2)
+    assert (set(world.under_way) == {(world.needed, 1)}) is goes
