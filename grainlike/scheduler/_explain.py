@@ -119,6 +119,8 @@ def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: 
     """Return what keeps the oldest job of a class from the worker that comes nearest."""
     shape = job.cls.shapes[0]
     fitting = [worker for worker in workers if worker.fits_now(shape)]
+    if shape.nodes == 1:  # a job starts where all its inputs are
+        fitting = [worker for worker in fitting if planner.near.has_inputs(job, worker)] or fitting
     shut = [worker for worker in workers if worker.shut and worker.has_room(shape)]
     if len(fitting) < shape.nodes <= len(fitting) + len(shut):
         kind, why = next(iter(shut[0].shut.items()))

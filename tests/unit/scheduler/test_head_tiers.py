@@ -144,7 +144,7 @@ HERE = Cores(1) & Resource("here", 1)
 
 
 class Unequal(Stores):
-    """Two workers, of which the second has a value, and less room than jobs of function 2 gave. Heads are of `schema`."""
+    """Two workers; the second has a value, and less room than jobs of function 2 gave. Heads are of `schema`."""
 
     def __init__(self, *kept, needed, others, gave, schema=9, store=60, cores=1):
         super().__init__()
@@ -203,3 +203,12 @@ def test_jobs_that_wait_in_a_queue_are_looked_at_when_a_refusal_lapses(schema, g
     assert world.head.wakes_at == (pytest.approx(REST_S) if goes else None)
     world.later(REST_S / 2)
     assert (set(world.under_way) == {(world.needed, 1)}) is goes
+
+
+def test_why_a_job_waits_is_told_of_the_worker_that_has_its_inputs():
+    world = roomy()
+    world.call(LEAF, 1e6, *world.values(2, 1), n=4)  # on their way to the first worker, which gets no more for now
+    job, _ = world.call(Cores(1), 1.0, world.needed, fn=2, n=2)
+    reason, words = world.why(job)
+    assert (reason, job in world.begun) == ("store", False)
+    assert words.endswith("its function gave 59 MB, for which n2 has no room; n1 has.")
