@@ -183,12 +183,9 @@ class Acceptor:
 
 def _warn_of_reruns(jobs: list[int], worker: str) -> None:
     """Log which jobs of a worker that was given up run again, if there are any."""
-    if not jobs:
-        return
-    one = len(jobs) == 1
-    shown = f"{', '.join(map(str, jobs[:_SHOWN]))}{' ...' if len(jobs) > _SHOWN else ''}"
-    words = "%d job%s that ran on worker %s run%s again: %s"
-    logger.warning(words, len(jobs), "" if one else "s", worker, "s" if one else "", shown)
+    if jobs:
+        shown = f"{', '.join(map(str, jobs[:_SHOWN]))}{' ...' if len(jobs) > _SHOWN else ''}"
+        logger.warning("%s: %s", _run_again(len(jobs), "job", f"on worker {worker}"), shown)
 
 
 def _tell_of_reruns(calls: Iterable[tuple[ReplyTo | None, int]], worker: str, why: str) -> None:
@@ -198,8 +195,12 @@ def _tell_of_reruns(calls: Iterable[tuple[ReplyTo | None, int]], worker: str, wh
         if isinstance(reply_to, ClientConnection | NamedSession):
             known.setdefault(reply_to, []).append(child)
     for reply_to, children in known.items():
-        again = "1 call that ran there runs" if len(children) == 1 else f"{len(children)} calls that ran there run"
-        reply_to.post(Notice(f"worker {worker} was lost ({why}): {again} again", children[0]))
+        again = _run_again(len(children), "call", "there")
+        reply_to.post(Notice(f"worker {worker} was lost ({why}): {again}", children[0]))
+
+
+def _run_again(count: int, noun: str, where: str) -> str:
+    return f"1 {noun} that ran {where} runs again" if count == 1 else f"{count} {noun}s that ran {where} run again"
 
 
 class ConnectionHandler:
