@@ -390,12 +390,9 @@ class ActionExecutor:
 
     def _lost(self, action: JobsLost) -> None:
         def lost(job: Job) -> WorkerLostError:
-            how = (
-                "had given items"
-                if job.streamed
-                else f"was running {action.losses} {'time' if action.losses == 1 else 'times'}"
-            )
-            return WorkerLostError(f"{name_of(job)} {how} when it was lost: {action.reason}")
+            often = "" if action.losses == 1 else f" {action.losses} times"
+            how = "had given items when it was lost" if job.streamed else f"was lost{often}"
+            return WorkerLostError(f"{name_of(job)} {how}: {action.reason}")
 
         self._settling.end(action.jobs, lost)
 

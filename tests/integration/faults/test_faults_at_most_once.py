@@ -171,7 +171,7 @@ async def test_a_function_that_ends_each_process_that_loads_it_is_lost_alone_in_
         await executor.wait_for_workers(1)
         bad_ = start(bad())
         assert await gather([good(number) for number in range(100)]) == list(range(100))
-        with pytest.raises(WorkerLostError, match=r"3 times when it was lost: .*, before it had begun\n"):
+        with pytest.raises(WorkerLostError, match=rf"^{kind} was lost 3 times: .*, before it had begun\n"):
             await bad_
         [row] = [row for row in await executor.history() if row.outcome == "failed"]
     assert [earlier.outcome for earlier in row.earlier] == ["unbegun", "unbegun"]
