@@ -17,6 +17,7 @@ from grainlike.cli._words import (
     as_plain,
     bytes_text,
     escaped,
+    moment_text,
     print_jobs,
     print_json,
     print_table,
@@ -116,6 +117,8 @@ async def list_workers(caller: Asker, *, as_json: bool, most: int | None = None)
         print_json([as_plain(worker) for worker in found.workers])
     elif not found.workers:
         print("no workers")  # noqa: T201
+        if (await caller.ask(AskHead(0), HeadIs)).lost:
+            print("`grainlike head status` lists those that were lost")  # noqa: T201
     else:
         stored = any(worker.stored for worker in found.workers)
         spilled = any(worker.spilled for worker in found.workers)
@@ -242,7 +245,7 @@ async def end_session(caller: BlockingClient, name: str) -> int:
 
 
 async def show_head(caller: BlockingClient, *, as_json: bool) -> int:
-    """Print the head's identity, and how many workers, clients and jobs it has."""
+    """Print the head's identity, how many workers, clients and jobs it has, and the last workers that it has lost."""
     found = await caller.ask(AskHead(0), HeadIs)
     found = replace(found, clients=found.clients - 1)  # without this command
     if as_json:
@@ -256,6 +259,9 @@ async def show_head(caller: BlockingClient, *, as_json: bool) -> int:
     print(escaped(f"  workers: {found.workers}; clients: {found.clients}; jobs: {jobs}"))  # noqa: T201
     if found.journal:
         print(escaped(f"  journal: {found.journal}"))  # noqa: T201
+    for lost in found.lost:
+        ran = "1 job ran" if lost.running == 1 else f"{lost.running or 'no'} jobs ran"
+        print(escaped(f"  lost at {moment_text(lost.at)}: worker {lost.name}, where {ran}: {lost.why}"))  # noqa: T201
     return OK
 
 

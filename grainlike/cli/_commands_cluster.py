@@ -314,7 +314,7 @@ def _head_stop(
 
 @head_app.command("status", epilog=_STATUS_EXAMPLES)
 def _head_status(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Show the head, and how many workers, clients and jobs it has."""
+    """Show the head, how many workers, clients and jobs it has, and the last workers that it has lost."""
     from grainlike.cli._ask import asking, show_head
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_head(caller, as_json=as_json)))

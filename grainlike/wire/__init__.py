@@ -198,7 +198,7 @@ from grainlike.wire._reports import (
     Wait,
 )
 from grainlike.wire._resend_buffer import ResendBuffer
-from grainlike.wire._rows import JobRow, WorkerRow
+from grainlike.wire._rows import JobRow, LostWorkerRow, WorkerRow
 from grainlike.wire._runners import (
     Awaits,
     GoesOn,
@@ -353,6 +353,7 @@ __all__ = [
     "LiveIs",
     "LoggedRecords",
     "LogsAre",
+    "LostWorkerRow",
     "Matched",
     "Message",
     "MetricsAre",

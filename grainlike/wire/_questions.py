@@ -30,7 +30,7 @@ from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs
 from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
-from grainlike.wire._rows import JobRow, WorkerRow
+from grainlike.wire._rows import JobRow, LostWorkerRow, WorkerRow
 
 __all__ = [
     "MOST_NAMES",
@@ -220,7 +220,8 @@ class AskTrace(BaseMessage, frozen=True, tag=101):
 class HeadIs(BaseMessage, frozen=True, tag=90):
     """The head in figures. `jobs` counts the jobs that have not ended, by state; see `JobRow`. `journal` says in words
     whether the head's state outlives it, "kept" or "not kept" and why, and `directory` where that is; both are empty if
-    it does not. `ends_process`: its process ends with it, and is no program of a user's that goes on.
+    it does not. `ends_process`: its process ends with it, and is no program of a user's that goes on. `lost`: the last
+    workers that this process has lost, the latest first.
     """
 
     ask: int
@@ -235,6 +236,7 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
     journal: str = ""
     directory: str = ""
     ends_process: bool = True
+    lost: list[LostWorkerRow] = msgspec.field(default_factory=list)
 
 
 class WorkersAre(BaseMessage, frozen=True, tag=91):

@@ -1,10 +1,10 @@
-"""Rows of answers: a worker, and a job that has not ended."""
+"""Rows of answers: a worker, one that was lost, and a job that has not ended."""
 
 from __future__ import annotations
 
 import msgspec
 
-__all__ = ["JobRow", "WorkerRow"]
+__all__ = ["JobRow", "LostWorkerRow", "WorkerRow"]
 
 
 class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -28,6 +28,15 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     scratch_lost: str = ""
     store: int = -1
     scratch: int = 0
+
+
+class LostWorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A worker that was lost at the moment `at` of `time.time()`, while `running` jobs ran there."""
+
+    name: str
+    at: float
+    running: int
+    why: str
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

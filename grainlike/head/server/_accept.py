@@ -33,6 +33,7 @@ from grainlike.wire import (
     Frame,
     FrameLimits,
     Hello,
+    LostWorkerRow,
     Notice,
     Welcome,
 )
@@ -149,6 +150,8 @@ class Acceptor:
         self.sent_before.pop(connection.number, None)
         if isinstance(connection, WorkerConnection):
             ran = self._running(connection.number)
+            if ran or not connection.leaving:
+                self.clients.lost.appendleft(LostWorkerRow(connection.name, time.time(), len(ran), reason))
             self.head.leave(connection, reason)
             if not self.closing:  # else the next head has them: nothing follows from what is given up here
                 again = [job for job in ran if job in self.head.state.scheduler.jobs]

@@ -10,6 +10,7 @@ import logging
 import os
 import platform
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -75,6 +76,7 @@ from grainlike.wire import (
     Hello,
     ImportsFrom,
     JobsAre,
+    LostWorkerRow,
     Matched,
     Message,
     MetricsAre,
@@ -179,6 +181,8 @@ class ClientRegistry:
         """Records of jobs that were sent to clients, and that were dropped since, by the numbers of their owners."""
         self._telling: dict[TaskGroup, bool] = {}
         """Tasks of links whose clients have just been sent the workers, and whether there are more changes to send."""
+        self.lost: deque[LostWorkerRow] = deque(maxlen=10)
+        """Last workers that were lost, the latest first."""
         self._views: WeakSet[anyio.CancelScope] = WeakSet()
         """Those among what clients listen to that are live views."""
 
@@ -593,6 +597,7 @@ class ClientRegistry:
             self._head.view.states(),
             self._journal(),
             ends_process=self.ends_process,
+            lost=list(self.lost),
         )
 
     def _journal(self) -> str:

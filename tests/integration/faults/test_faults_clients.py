@@ -414,6 +414,26 @@ async def test_a_program_is_told_which_of_its_calls_run_again(session, gates, st
     assert words.endswith("): 1 call that ran there runs again")
 
 
+async def test_the_head_lists_the_last_workers_that_it_lost(gates, start_worker, told):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
+        assert "lost" not in (await told("head", "status"))[1]
+        workers = {name: start_worker(executor.address, name=name, resources="cores=1") for name in ("a1", "a2")}
+        await executor.wait_for_workers(2)
+        await told("worker", "drain", "a2")
+        await until(lambda: len(executor.workers()) == 1)
+        assert json.loads((await told("head", "status", "--json"))[1])["lost"] == [], "it has left in good order"
+        r_ = start((delayed(wait_at) @ Cores(1))(gate.visit, "job"))
+        await gate.arrival()
+        before = time.time()
+        workers["a1"].process.kill()
+        await until(lambda: not executor.workers())
+        [lost] = json.loads((await told("head", "status", "--json"))[1])["lost"]
+        assert (lost["name"], lost["running"], before <= lost["at"] <= time.time()) == ("a1", 1, True)
+        assert f": worker a1, where 1 job ran: {lost['why']}\n" in (await told("head", "status"))[1]
+        assert (await told("ls"))[1] == "no workers\n`grainlike head status` lists those that were lost\n"
+        cancel(r_)
+
+
 async def test_a_head_that_leaves_its_work_to_the_next_does_not_say_that_it_runs_again(
     gates, start_worker, tmp_path, caplog
 ):

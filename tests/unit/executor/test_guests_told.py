@@ -19,6 +19,7 @@ from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
 from grainlike.wire import (
     PROTOCOL,
     AskDepart,
+    AskHead,
     AskHistory,
     AskJobs,
     AskLive,
@@ -28,6 +29,7 @@ from grainlike.wire import (
     Frame,
     Hello,
     LiveIs,
+    LostWorkerRow,
     Matched,
     PoolRow,
     StoresAre,
@@ -86,6 +88,16 @@ async def test_a_program_is_told_of_the_first_worker_at_once_and_of_a_crowd_toge
         assert link.told == [1]
     assert link.told == [1, 300]
     assert not clients._telling
+
+
+async def test_of_workers_that_were_lost_a_head_keeps_the_last_ten() -> None:
+    clients, link = ClientRegistry(Head(Deaf(), closed=False, alarm=lambda at: None), "c1", bool, bool, None), Kept()
+    async with anyio.create_task_group() as tasks:
+        connection = clients.join(hello("client", "program"), link, tasks)
+        for number in range(12):
+            clients.lost.appendleft(LostWorkerRow(f"n{number}", 0.0, number, "silent"))
+        clients.hear(connection, [Frame(AskHead(1))])
+    assert [(row.name, row.running) for row in link.sent[0].lost] == [(f"n{n}", n) for n in range(11, 1, -1)]
 
 
 async def test_who_is_back_is_told_of_workers_though_tasks_of_the_link_that_broke_have_not_ended(monkeypatch) -> None:
