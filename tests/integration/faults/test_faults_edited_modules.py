@@ -93,6 +93,26 @@ async def test_a_program_that_starts_after_an_edit_runs_the_new_code(file, start
         assert await (delayed(_imported(through).plain) @ Cores(1))() == "a new one"
 
 
+async def test_after_a_reload_of_what_they_use_functions_that_are_made_then_run_the_new_code(file, start_worker):
+    file.write_text(OLD)
+    module = _imported()
+
+    def made():
+        def call():
+            return module.plain()
+
+        return delayed(call) @ Cores(1)
+
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address, resources="cores=[0]")
+        before = made()
+        assert await before() == "old"
+        file.write_text(OLD.replace("old", "a new one"))
+        importlib.reload(module)
+        assert await before() == "old", "it was sent with the versions of that time"
+        assert await made()() == "a new one"
+
+
 async def test_a_coroutine_of_a_later_program_finds_the_old_code_and_each_program_hears_so(file, start_worker, caplog):
     file.write_text(OLD)
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
