@@ -11,6 +11,7 @@ from raw_runner import Runner, by_value, linux_only
 from grainlike.wire import Code
 
 
+@by_value
 def look() -> dict[str, object]:
     import faulthandler
     import resource
@@ -29,6 +30,7 @@ def look() -> dict[str, object]:
     }
 
 
+@by_value
 def leave_all_kinds() -> None:
     import resource
     import signal
@@ -45,7 +47,7 @@ def leave_all_kinds() -> None:
 
 @linux_only
 def test_what_a_job_leaves_in_its_process_the_next_one_does_not_find() -> None:
-    with Runner(by_value(look), by_value(leave_all_kinds)) as runner:
+    with Runner(look, leave_all_kinds) as runner:
         fresh = runner.call(0)
         assert fresh["timers"] == [(0.0, 0.0)] * 3
         runner.call(1)
@@ -58,9 +60,14 @@ def test_nor_does_the_next_one_of_a_lease_if_it_calls_another_function_or_is_kep
         leave_all_kinds()
         os.chdir("/")
         os.environ["LEFT"] = "behind"
+        os.environb[b"LEFT_BYTES"] = b"behind"
 
     def look_for_more() -> dict[str, object]:
-        return look() | {"directory": os.getcwd(), "left": os.environ.get("LEFT")}  # noqa: PTH109 - of a job's process
+        return look() | {
+            "directory": os.getcwd(),  # noqa: PTH109 - of a job's process
+            "left": os.environ.get("LEFT"),
+            "bytes": os.environ.get("LEFT_BYTES"),
+        }
 
     def look_and_leave() -> dict[str, object]:
         found = look_for_more()
@@ -98,7 +105,7 @@ def test_a_fault_leaves_its_stack_after_a_job_that_took_faults_itself(capfd: pyt
 
         faulthandler._sigsegv()  # type: ignore[attr-defined]
 
-    with Runner(by_value(leave_all_kinds), by_value(fault)) as runner:
+    with Runner(leave_all_kinds, by_value(fault)) as runner:
         runner.call(0)
         runner.run({1: (1, ())})
         assert runner.until_end() == -signal.SIGSEGV
@@ -120,7 +127,7 @@ def lower(what: str) -> None:
 @linux_only
 @pytest.mark.parametrize("what", ["limit", "priority"])
 def test_a_process_in_which_a_job_has_left_what_cannot_be_put_back_takes_no_other(what: str) -> None:
-    with Runner(by_value(lower), by_value(look)) as runner:
+    with Runner(by_value(lower), look) as runner:
         runner.call(0, what)
         runner.run({1: (1, ())})
         assert runner.until_end() == 0
