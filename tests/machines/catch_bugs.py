@@ -25,12 +25,14 @@ from time import monotonic
 
 from door_bugs import DOOR_BUGS, DOOR_SUITES
 from fleet_bugs import FLEET_BUGS, FLEET_SUITES
+from head_bugs import HEAD_BUGS
+from node_bugs import NODE_BUGS
 from recovery_bugs import RECOVERY_BUGS, RECOVERY_SUITES
-from seeded_bugs import BUGS, SUITES, Bug, plant
+from seeded_bugs import SUITES, Bug, plant
 from store_bugs import STORE_BUGS, STORE_SUITES
 from value_bugs import VALUE_BUGS, VALUE_SUITES
 
-ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS, *FLEET_BUGS, *VALUE_BUGS, *STORE_BUGS)
+ALL_BUGS = (*HEAD_BUGS, *NODE_BUGS, *RECOVERY_BUGS, *DOOR_BUGS, *FLEET_BUGS, *VALUE_BUGS, *STORE_BUGS)
 ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES, **FLEET_SUITES, **VALUE_SUITES, **STORE_SUITES}
 
 SEEDS = 2000
