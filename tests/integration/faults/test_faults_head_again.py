@@ -4,140 +4,32 @@ import asyncio
 import contextlib
 import json
 import os
-import resource
 import shutil
 import signal
 import threading
-from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from heads import head_process, listens
+from journaled_heads import EAGER, NEVER, TLS, Heads, a_head, check, drawn, ended, made_again, one_of_each, same, told
 from limits import LIMIT_S
-from marking_calls import fails, grows, parent, plain, second, waits
-from waiting import logged, until, until_called, until_ended, until_files
+from marking_calls import grows, plain, waits
+from waiting import until, until_called, until_files
 from weather import Weather, port, way_through
 
-from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
+from grainlike import Cores, JobCancelledError, cancel, connect, delayed, gather, info, start
 from grainlike.cli import main
 from grainlike.client._connection import call
-from grainlike.errors import HeadLostError, JournalError, WorkerLostError
+from grainlike.errors import JournalError
 from grainlike.head._logs import LogFollower
 from grainlike.head.durable import HeadDaemon, _store
 from grainlike.head.durable._clients import DurableClients
-from grainlike.head.durable._head import DurableHead
-from grainlike.head.durable._snapshot import began_here
-from grainlike.head.durable._store import HeadStore
 from grainlike.head.server import listened_at, open_durable_endpoint
 from grainlike.journal import Disk
 from grainlike.net import find_access
-from grainlike.wire import AskHead, AskSessions, HeadIs, RetrySpec, SessionsAre, Submit, SubmittedFunction
+from grainlike.wire import AskSessions, RetrySpec, SessionsAre, Submit, SubmittedFunction
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("no_short_bytecode")]
-
-ROOT = Path(__file__).parents[3]
-TLS = "tcp://127.0.0.1:0"
-EAGER = (64 * 1024, 1, 0.05)
-"""An image at every turn."""
-NEVER = (64 * 1024 * 1024, 4, 3600.0)
-"""None, however long a test takes."""
-
-
-KINDS = (plain, waits, parent, second)
-
-
-async def one_of_each(path, number):
-    """A call of some kind, and what it must come to."""
-    if number % 6 == 4:
-        with pytest.raises(KeyError):
-            await (fails @ Cores(1))(path, number)
-    elif number % 6 == 5:
-        assert (await (grows @ Cores(1))(path, number, np.zeros(30_000)))[-1] == number
-    else:
-        assert await (KINDS[number % 6] @ Cores(1))(path, number) == number
-
-
-async def ended(jobs, count):
-    """Return when so many of the jobs have ended: the others are then in the middle of something."""
-    async with asyncio.timeout(LIMIT_S):
-        while sum(job.done() for job in jobs) < count:
-            await asyncio.wait([job for job in jobs if not job.done()], return_when=asyncio.FIRST_COMPLETED)
-
-
-def check(path, numbers):
-    """Every job of `numbers` has begun once and ended once, and so have the jobs of jobs."""
-    parts = [
-        number + part
-        for number in numbers
-        if KINDS[number % 6 % 4] is parent and number % 6 < 4
-        for part in (0.25, 0.5, 0.75)
-    ]
-    marks = Counter(path.read_text().splitlines())
-    assert marks == Counter(f"{number} {what}" for number in [*numbers, *parts] for what in ("begin", "end"))
-
-
-@contextlib.asynccontextmanager
-async def a_head(journal, *, record=False):
-    """A head that leaves its work as it is when it is closed."""
-    async with HeadDaemon(TLS, journal=journal, record=record) as daemon:
-        daemon.leaves = True
-        yield daemon
-
-
-async def drawn(journal, images):
-    """Check that images are drawn, by processes that take their time, or none is."""
-    if images is EAGER:
-        await until_files(journal, lambda: list(journal.glob("*.image")))
-    else:
-        assert not list(journal.glob("*.image"))
-
-
-class Nobody:
-    """Hears of no outcomes: a head daemon has no graph."""
-
-    def succeeded(self, node, value):
-        raise AssertionError(f"{node} is nobody's here")
-
-    def failed(self, node, error):
-        raise AssertionError(f"{node} is nobody's here")
-
-
-def made_again(journal, tmp_path, seed):
-    """What the next head would be, if this one were killed now."""
-    copy = tmp_path / f"copy{seed}"
-    copy.mkdir(mode=0o700)
-    for file in [*journal.glob("*.log"), *journal.glob("*.image")]:  # another process renames what it has written
-        (copy / file.name).write_bytes(file.read_bytes())
-        (copy / file.name).chmod(0o600)
-    keeping = HeadStore(copy, began_here(seed))
-    head = DurableHead(Nobody(), keeping.began, keeping.clock, lambda at: None)
-    clients = DurableClients(head, "c1", bool, bool, bool)
-    keeping.restore(head, clients)
-    keeping.close()
-    return head, clients
-
-
-def told(head, clients):
-    """What has been said on both sides, and what is to be said again: by number, from the first that is kept."""
-    parties = [*head.peers.values(), *clients.here.values()]
-    said = {}
-    for party in parties:
-        transcript = party.session._transcript
-        first = transcript.sent_in_all - len(transcript)
-        frames = {first + at: b"".join(map(bytes, pieces)) for at, (pieces, _) in enumerate(transcript._kept)}
-        said[party.number] = (transcript.received, transcript.sent_in_all, frames)
-    return said, sorted(head.state.scheduler.jobs), head.state.last_job, head.state.scheduler.wakes_at
-
-
-def same(now, again):
-    """Acknowledgements alone are not written down, so the one that was made again may keep more."""
-    (said, *state), (said_again, *records_again) = now, again
-    assert state == records_again
-    assert said.keys() == said_again.keys()
-    for number, (received, sent, frames) in said.items():
-        assert (received, sent) == said_again[number][:2]
-        assert frames.items() <= said_again[number][2].items()
 
 
 @pytest.mark.parametrize("images", [NEVER, EAGER], ids=["never", "eager"])
@@ -193,36 +85,6 @@ async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_wo
         code, log = await worker.exit()
         assert code == 0, log
         daemon.leaves = False
-
-
-class Heads:
-    """One head after another with one journal, in a task of its own: the program beside it has another executor."""
-
-    def __init__(self, journal, *, record=False):
-        self._journal, self._record = journal, record
-        self._opened = asyncio.Queue()
-        self._close = asyncio.Event()
-        self._task = asyncio.create_task(self._run())
-
-    async def next(self):
-        """Close the present head, if any, leaving its work; return the address of the next one."""
-        self._close.set()
-        return await self._opened.get()
-
-    async def end(self):
-        self._last = True
-        self._close.set()
-        await self._task
-
-    async def _run(self):
-        self._last = False
-        await self._close.wait()
-        while not self._last:
-            self._close.clear()
-            async with a_head(self._journal, record=self._record) as daemon:
-                self._opened.put_nowait(daemon.address)
-                await self._close.wait()
-                daemon.leaves = not self._last
 
 
 async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path, monkeypatch, caplog):
@@ -346,202 +208,6 @@ async def test_nobody_is_told_that_his_words_have_come_before_they_are_on_disk(t
             finally:
                 disk_is_free.set()
             await until_called(type(kept), "acknowledged", lambda: len(kept) == 0)
-        daemon.leaves = False
-
-
-async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(_store, "LOOK_S", 0.05)
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal = tmp_path / "journal"
-    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
-        start_worker(daemon.address, resources="cores=2")
-        async with connect() as client:
-            await client.wait_for_workers(1)
-            runs = start((delayed(gate.visit) @ Cores(1))("runs"))
-            await gate.arrival()
-            limit = next(journal.glob("*.log")).stat().st_size + 100
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
-            try:
-                with pytest.raises(JournalError, match="File too large"):
-                    await (delayed(len) @ Cores(1))(b"x" * 1000)
-                assert daemon._journal.files.failure is not None
-                gate.release_all()
-                await runs
-                with pytest.raises(JournalError):
-                    await (delayed(len) @ Cores(1))(b"y")
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-            await logged(caplog, "the journal is kept again")
-            assert await (delayed(len) @ Cores(1))(b"zz") == 2
-    async with a_head(journal) as daemon:
-        assert daemon.head.view.unended == 0
-        daemon.leaves = False
-
-
-async def test_nothing_is_started_that_cannot_be_written_down(start_worker, gates, tmp_path, monkeypatch):
-    monkeypatch.setattr(_store, "LOOK_S", 0.05)
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal, marks = tmp_path / "journal", tmp_path / "marks"
-    once = delayed(retries=Retry(0, losses=0))
-    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
-        start_worker(daemon.address, resources="cores=2")
-        async with connect() as client:
-            await client.wait_for_workers(1)
-            runs = start((once(gate.visit) @ Cores(2))("runs"))
-            await gate.arrival()
-            waits = start((once(plain.__wrapped__) @ Cores(2))(marks, 1))
-            assert (await client.explain(waits)).reason == "room"
-            limit = next(journal.glob("*.log")).stat().st_size + 100
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
-            try:
-                with pytest.raises(JournalError, match="File too large"):
-                    await (delayed(len) @ Cores(1))(b"x" * 1000)
-                gate.release_all()
-                await runs
-                said = await client.explain(waits)
-                assert (said.state, said.reason) == ("queued", "paused")
-                assert "not written down is not started, and the journal is not kept" in str(said)
-                again, _ = made_again(journal, tmp_path, 1)
-                assert again.view.explain_job(said.job).state == "queued", "as whoever came next would find it"
-                async with call() as caller:
-                    assert "none are started" in (await caller.ask(AskHead(0), HeadIs)).journal
-                assert not marks.exists()
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-            assert await waits == 1
-            check(marks, [1])
-        daemon.leaves = False
-
-
-async def test_a_program_whose_jobs_wait_is_told_that_the_disk_is_full_and_when_it_is_not(
-    start_worker, gates, tmp_path, monkeypatch, caplog
-):
-    monkeypatch.setattr(_store, "LOOK_S", 0.05)
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal = tmp_path / "journal"
-
-    def told():
-        return [record.getMessage() for record in caplog.records if record.module == "_remote_jobs"]
-
-    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
-        start_worker(daemon.address, resources="cores=1")
-        async with connect(session="first"), connect(session="second") as client, call() as asks:
-            await client.wait_for_workers(1)
-            runs = start((delayed(gate.visit) @ Cores(1))("runs"))
-            await gate.arrival()
-            waits = start((delayed(len) @ Cores(1))(b"y"))
-            assert (await client.explain(waits)).reason == "room"
-            first = min(daemon._service._clients.here.items())[1].session
-            sent = first.sent
-            resource.setrlimit(resource.RLIMIT_FSIZE, (next(journal.glob("*.log")).stat().st_size, unlimited[1]))
-            try:
-                gate.release_all()
-                await until(lambda: len(told()) == 2)
-                assert {words.partition(": ")[0] for words in told()} == {
-                    "the head starts no jobs for now, and takes none"
-                }
-                assert all("File too large" in words for words in told())
-                assert (await asks.ask(AskHead(0), HeadIs)).journal.startswith("not kept")
-                assert first.sent == sent, "a replay must come to the same number"
-                async with connect(session="third"):
-                    await until(lambda: len(told()) == 3)
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-            assert await gather(runs, waits) == [None, 1]
-            assert told()[3:] == ["the head starts jobs again: its journal is kept again"] * 2
-        daemon.leaves = False
-
-
-async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, gates, tmp_path, monkeypatch):
-    monkeypatch.setattr(_store, "LOOK_S", 1000.0)  # nothing mends it before the head ends
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal = tmp_path / "journal"
-    heads = Heads(journal)
-    once = delayed(retries=Retry(0, losses=0))
-    async with asyncio.timeout(LIMIT_S), gates() as gate:
-        start_worker(await heads.next(), resources="cores=2")
-        async with connect() as client:
-            await client.wait_for_workers(1)
-            ends = start((once(gate.visit) @ Cores(1))("ends"))
-            first = await gate.arrival()
-            waits = start((once(gate.visit) @ Cores(1))("waits"))
-            second = await gate.arrival()
-            limit = next(journal.glob("*.log")).stat().st_size + 100
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
-            try:
-                with pytest.raises(JournalError, match="File too large"):
-                    await (delayed(len) @ Cores(1))(b"x" * 1000)
-                first.release()
-                await ends
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-            await heads.next()
-            with pytest.raises(HeadLostError, match="the journal lacks the last messages"):
-                await waits
-            second.release()
-        await heads.end()
-
-
-@pytest.mark.parametrize("hears", [False, True], ids=["worker heard nothing more", "worker heard more"])
-async def test_what_ended_while_the_disk_refused_is_not_run_twice_when_the_head_is_killed(
-    hears, start_worker, gates, tmp_path
-):
-    """A worker that has heard what the journal lacks begins anew: with `losses=0` its jobs are lost, those too that had
-    ended. Else it tells the next head again what ended.
-    """
-    journal = tmp_path / "journal"
-    heads = [head_process(journal)]
-    try:
-        async with asyncio.timeout(LIMIT_S), gates() as gate:
-            address = await listens(heads[-1])
-            start_worker(address, resources="cores=4")
-            async with connect(session="night") as client:
-                await client.wait_for_workers(1)
-                only_once = delayed(gate.visit, retries=Retry(0, losses=0)) @ Cores(1)
-                ends_, waits_, goes_ = (client.name(name, only_once(name)) for name in ("ends", "waits", "goes"))
-                again_ = client.name("again", (delayed(gate.visit) @ Cores(1))("again"))
-                visitors = {visitor.name: visitor for visitor in [await gate.arrival() for _ in range(4)]}
-                # No byte more of any file, or an image of this small head would still find room.
-                resource.prlimit(heads[-1].pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-                with pytest.raises(JournalError, match="File too large"):
-                    await (delayed(len) @ Cores(1))(b"x" * 1000)
-                for name, placeholder in (("ends", ends_), ("again", again_)):
-                    visitors[name].release()
-                    await placeholder
-                if hears:
-                    cancel(goes_)
-                    await until_ended(visitors["goes"].pid)
-                heads[-1].kill()
-                heads[-1].wait()
-                heads.append(head_process(journal))
-                assert await listens(heads[-1]) == address
-                with pytest.raises(HeadLostError, match="the journal lacks the last messages"):
-                    await waits_
-            gate.release_all()
-            async with connect(session="night") as client:
-                found = client.placeholders()
-                assert list(found) == ["ends", "waits", "goes", "again"]
-                ends = await gather(found.values(), return_exceptions=True)
-            lost = WorkerLostError if hears else type(None)
-            assert list(map(type, ends)) == [lost, lost, lost, type(None)]
-            assert gate.visits == 4 + hears  # again, where that may be
-    finally:
-        for head in heads:
-            head.kill()
-            head.communicate()
-
-
-async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(_store, "LOOK_S", 0.02)
-    journal, away = tmp_path / "journal", tmp_path / "away"
-    async with asyncio.timeout(LIMIT_S), a_head(journal) as daemon:
-        journal.rename(away)
-        await logged(caplog, "the journal is not kept any more")
-        assert "was removed, or moved away" in str(daemon._journal.files.failure)
-        away.rename(journal)
-        await logged(caplog, "the journal is kept again")
-        assert daemon._journal.files.failure is None
-        assert list(journal.glob("*.image"))
         daemon.leaves = False
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from heads import head_process, listens
+from journaled_heads import made_again
 from limits import LIMIT_S
-from test_faults_head_again import made_again
 from waiting import logged, until, until_files
 from weather import Weather, port, way_through
 
