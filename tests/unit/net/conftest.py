@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from link_pairs import KINDS, SOCKETS
 
 
 @pytest.fixture(params=["asyncio", "uvloop", "trio"])
@@ -11,3 +12,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     if request.param == "trio":
         return "trio", {}
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=SOCKETS)
+def socket_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

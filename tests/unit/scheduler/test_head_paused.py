@@ -1,7 +1,7 @@
 """A head that must not start anything for now: what runs goes on, nothing begins, and afterwards all is as before."""
 
+from gang_cluster import PAIR, GangCluster
 from scheduler_cluster import Cluster
-from test_head_gangs import PAIR, GangCluster
 
 from grainlike.resources import Cores
 from grainlike.scheduler import AssignJobs, FunctionDefined, JobsCancelled, StartsPaused, Ticked, WakeAt
