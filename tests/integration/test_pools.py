@@ -416,13 +416,13 @@ async def test_a_batch_system_that_does_not_answer_is_warned_of_once_for_each_re
         async with HeadDaemon(LISTEN) as daemon, connect(daemon.address) as executor:
             await executor.up(Local("cores=1"), name="cpu")
             await until_asked(2)
-            assert told("_troubles") == [], "no job waits"
+            assert told("_pool_warnings") == [], "no job waits"
             said = "local does not answer: slurm_load_jobs error:\n Unable to contact (try 1)"
             await until(lambda: [row.why for row in executor.pools()] == [said])
             jobs = [start((square @ Cores(1))(number)) for number in range(3)]
             await until(lambda: told("_remote_jobs"))
             first = "pool cpu submits nothing: local does not answer: slurm_load_jobs error:; Unable to contact (try 1)"
-            assert told("_troubles") == told("_remote_jobs") == [first]
+            assert told("_pool_warnings") == told("_remote_jobs") == [first]
             assert "error:; Unable to contact" in str(await executor.explain(jobs[0]))
             session = next(iter(daemon._service._clients.here.values())).session
             sent = session.sent
@@ -430,7 +430,7 @@ async def test_a_batch_system_that_does_not_answer_is_warned_of_once_for_each_re
             await until_asked(2)
             words[0] = "Socket timed out"
             await until(lambda: len(told("_remote_jobs")) == 2)
-            assert told("_troubles")[1:] == ["pool cpu submits nothing: local does not answer: Socket timed out"]
+            assert told("_pool_warnings")[1:] == ["pool cpu submits nothing: local does not answer: Socket timed out"]
             assert session.sent == sent, "a head that is started again would not know of messages that no input led to"
             for job in jobs:
                 cancel(job)

@@ -45,10 +45,10 @@ from grainlike.fleet import (
     Working,
 )
 from grainlike.head import Head
+from grainlike.head.fleet._pool_warnings import PoolWarnings
 from grainlike.head.fleet._records_file import RecordsFile
 from grainlike.head.fleet._rows import in_one_line
 from grainlike.head.fleet._state import FleetState
-from grainlike.head.fleet._troubles import Troubles
 from grainlike.head.fleet._view import FleetView, place_of
 from grainlike.launch import POOL_NAME, FilePart, Submission, WorkerPool, sweep_blocks, system_key
 from grainlike.net import state_directory
@@ -115,7 +115,7 @@ class FleetDriver:
         self._scheduler = self._state.scheduler
         self._records = self._scheduler.records
         self.view: FleetView = FleetView(self._state, head)
-        self._troubles = Troubles(self._state, head, self.view, head.ask_pools(self.view.shortfall))
+        self._pool_warnings = PoolWarnings(self._state, head, self.view, head.ask_pools(self.view.shortfall))
         self._known: dict[tuple[str, int], tuple[int, bool]] = {}
         """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
         self._submissions: dict[str, Submission] = {}
@@ -348,7 +348,7 @@ class FleetDriver:
                 began = time.monotonic()
                 self.workers_changed()
                 self._count()
-                self._troubles.warn()
+                self._pool_warnings.warn()
                 self._show()
                 took = time.monotonic() - began
                 await anyio.sleep(max(LOOK_S, 20 * took))
@@ -411,7 +411,7 @@ class FleetDriver:
             case TellTimeLeft():
                 self._tell_time_left(action)
             case Pause():
-                self._troubles.paused(action.pool, action.why)
+                self._pool_warnings.paused(action.pool, action.why)
             case _:
                 pass  # `_look` lets time pass anyway
 
@@ -430,7 +430,7 @@ class FleetDriver:
         answer = said.answer
         if answer.verdict == "accepted":
             logger.info("block %s was submitted: %s", action.label, answer.native)
-            self._troubles.over(action.pool)
+            self._pool_warnings.over(action.pool)
             self._tell(SubmissionAccepted(action.label, answer.native))
         elif answer.verdict == "unclear":
             logger.warning("block %s: it is not clear whether it was submitted: %s", action.label, answer.words)

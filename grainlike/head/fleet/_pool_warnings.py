@@ -11,7 +11,7 @@ from grainlike.head.fleet._rows import in_one_line
 from grainlike.head.fleet._state import FleetState
 from grainlike.head.fleet._view import FleetView
 
-__all__ = ["Troubles"]
+__all__ = ["PoolWarnings"]
 
 logger = logging.getLogger("grainlike")
 
@@ -21,7 +21,7 @@ _LOG = -1
 _NUMBERS = re.compile(r"\d+")
 
 
-class Troubles:
+class PoolWarnings:
     """Warnings of the pools of a fleet, each given once: to the log, and to each client with a job that waits.
 
     `tell` warns the client that submitted a job.
