@@ -25,7 +25,7 @@ __all__ = [
     "NodeLease",
     "NodeRunner",
     "by_age",
-    "fates",
+    "end_codes",
     "front",
     "jobs_of",
     "learn",
@@ -246,7 +246,7 @@ def shorter(one_s: float | None, other_s: float | None) -> float | None:
     return min(one_s, other_s)
 
 
-def fates(event: RunnerGone, leases: Sequence[NodeLease]) -> dict[int, Code]:
+def end_codes(event: RunnerGone, leases: Sequence[NodeLease]) -> dict[int, Code]:
     """Return how each job of a runner that is gone has ended: `RETURNED` where it had not begun. If none had, the first
     one may have ended the process: one that cannot even start must not be tried for ever.
     """

@@ -57,7 +57,7 @@ from grainlike.scheduler.node._records import (
     NodeLease,
     NodeRunner,
     by_age,
-    fates,
+    end_codes,
     front,
     jobs_of,
     learn,
@@ -429,7 +429,7 @@ class NodeScheduler:
         if runner is None:
             return
         leases = list(runner.leases.values())
-        found = fates(event, leases)
+        found = end_codes(event, leases)
         for lease in leases:
             self._abandon(lease, event, found, now, out)
             self._end(lease, out)
