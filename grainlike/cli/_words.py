@@ -46,7 +46,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_line(text: str) -> str:
-    """Return the same for a line of output, in which tabs and colours are let be."""
+    """Return a line of output with control characters shown as escapes, but for tabs and colours."""
     return "".join(part if _HARMLESS.fullmatch(part) else escaped(part) for part in _HARMLESS.split(text))
 
 

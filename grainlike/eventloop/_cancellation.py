@@ -181,7 +181,7 @@ def _gathered(gathering: Any) -> Iterator[asyncio.Future[Any]]:
 
 
 def _children(awaited: object) -> Iterator[asyncio.Task[Any]]:
-    """The tasks of the task groups that a coroutine waits to leave: a group cancels each of them once, and no more.
+    """Iterate over the tasks of the task groups that a coroutine waits to leave: these cancel each once, and no more.
 
     A `gather` passes each cancellation on to its tasks, but not to what their groups wait for.
     """

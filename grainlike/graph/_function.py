@@ -201,7 +201,7 @@ class Function:
         return f"<Function {self.name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By reference where an importable module holds it under its own name, by its parts elsewhere.
+        """Pickle by reference where an importable module holds it under its own name, by its parts elsewhere.
 
         A decorated function cannot be pickled by name itself, for the name now leads to the delayed function.
         """

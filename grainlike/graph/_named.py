@@ -298,7 +298,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         return path
 
     def _ranks(self) -> dict[str, float]:
-        """For each job its cost and that of the longest path behind it."""
+        """Return for each job its cost and that of the longest path behind it."""
         behind = dict.fromkeys(self._jobs, 0.0)
         ranks: dict[str, float] = {}
         for job in reversed(self._jobs.values()):

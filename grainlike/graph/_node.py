@@ -199,7 +199,7 @@ class Node:
         return args, dict(zip(kwargs, _filled(kwargs.values(), built), strict=True))
 
     def take_arguments(self, fetcher: ValueFetcher | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the same, for who keeps them from now on: the node lets go of them.
+        """Return the arguments, for who keeps them from now on: the node lets go of them.
 
         Values of `fetcher` are given as references, fetched or not, wherever no container looks at them.
         """
@@ -457,7 +457,7 @@ def _with_values(items: Sequence[Any], _: object) -> list[Any]:
 
 
 def _with_tuples(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
-    """Return the same, with tuples in place of templates of tuples; those inside them stay."""
+    """Return the items with values in place of nodes, and tuples of templates of tuples; those inside them stay."""
     return [
         item._outcome
         if type(item) is Node
@@ -469,7 +469,7 @@ def _with_tuples(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
 
 
 def _referring(items: Iterable[Any], built: dict[Template, Any], fetcher: ValueFetcher) -> list[Any]:
-    """Return the same with references to the values of `fetcher`, but for those that a container looks at."""
+    """Return the items with values in place of nodes, and references to those of `fetcher` where no container looks."""
     return [
         item._args[0]
         if type(item) is Node and item._args and item._args[0].fetcher is fetcher
@@ -492,7 +492,7 @@ def _find_looked_at(items: Iterable[Any], found: set[Node], *, by_reference: boo
 
 
 def _settled(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
-    """Return the same with nodes that may have failed: exceptions in place of the values that there are not."""
+    """Return the items with values in place of nodes; exceptions for nodes that have failed."""
     return [
         (item.error if item.state > _SUCCEEDED else item._outcome)
         if type(item) is Node

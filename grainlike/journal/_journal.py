@@ -318,7 +318,7 @@ class Journal:
             self._disk.close(segment.file)
 
     def _confirm(self, position: int) -> None:
-        """All before `position` is on the disk. It counts when nothing before it is in doubt."""
+        """Record that all before `position` is on the disk. It counts when nothing before it is in doubt."""
         self._covered = max(self._covered, position)
         if not (self._doubted or self._needs_image) and self._covered > self.synced:
             self.synced = self._covered

@@ -53,7 +53,7 @@ class RecordReader(Iterator[bytes]):
         return payload
 
     def _bytes(self, offset: int, size: int) -> bytes:
-        """These bytes, out of a window that is read again where it does not reach; a large payload is read apart."""
+        """Return bytes of the file, out of a window that is read again as needed; a large payload is read apart."""
         start = offset - self._base
         if not 0 <= start <= start + size <= len(self._window):
             if size > _WINDOW:

@@ -88,7 +88,7 @@ class Outbox:
             self._writes = None
 
     def _all_small(self) -> bytes:
-        """Many frames as one, where none is large and so nothing waits to pass."""
+        """Return many frames as one, where none is large and so nothing waits to pass."""
         # One join in place of `_written`, which takes several steps for each frame: nearly all frames are small.
         frames, self._frames = self._frames[:_TOGETHER], self._frames[_TOGETHER:]
         return b"".join(frames[0] if len(frames) == 1 else [piece for pieces in frames for piece in pieces])
@@ -125,7 +125,7 @@ class Outbox:
         self._passing.clear()
 
     def _waiting(self) -> Iterator[Sequence[Buffer]]:
-        """All frames, with those that are added meanwhile."""
+        """Iterate over all frames, with those that are added meanwhile."""
         while self._frames:
             frames, self._frames = self._frames, []
             self._under_way = frames

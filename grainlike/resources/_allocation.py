@@ -63,7 +63,7 @@ class Allocation(Request):
         return build(Request, self.units, terms=self.terms)
 
     def lasting(self, seconds: float) -> "Allocation":
-        """Return the same for so many whole seconds, if it lasts longer.
+        """Return this allocation for so many whole seconds, if it lasts longer.
 
         Example:
             >>> str(Allocation({"cores": 2}).lasting(90))

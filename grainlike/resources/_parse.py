@@ -43,7 +43,7 @@ def parse(*texts: str) -> Request:
 
 
 def parse_allocation(text: str) -> Allocation:
-    """As `parse`, for text that stands for an allocation or an offer, whether or not it names ids."""
+    """Return the allocation or the offer that text stands for, whether or not it names ids."""
     return as_allocation(parse(text))
 
 

@@ -94,7 +94,7 @@ class NodeShares:
     def _gathered_from_several(
         self, free: int, masks: list[int], count: int, near: AbstractSet[int], spared: AbstractSet[int]
     ) -> tuple[int, ...]:
-        """Return the same where no node has enough."""
+        """Take free ids from as few nodes as can be, where no node has enough."""
         left = {at: free & mask for at, mask in enumerate(masks)}
         socket = self._socket(left, count, near)
         taken = 0

@@ -180,7 +180,7 @@ class Request:
         return excess(self.options, limit.options if isinstance(limit, Request) else (capacity_of(limit),))
 
     def fits_units(self, limit: Mapping[str, int]) -> bool:
-        """As `fits`, on the amounts alone, in nano-units: what a scheduler's inner loop compares."""
+        """Tell whether it fits by its amounts alone, in nano-units: what a scheduler's inner loop compares."""
         for name, value in self.units.items():  # a generator in all() takes twice the time
             if value > limit.get(name, 0):
                 return False
@@ -256,7 +256,7 @@ class Request:
             raise TypeError(f"{name} is not delayed: write `@delayed` above it, or `delayed({name}) @ {whole}`")
 
     def _operand(self) -> str:
-        """This request as code that may stand beside any operator."""
+        """Return this request as code that may stand beside any operator."""
         code = repr(self)
         return f"({code})" if any(symbol in code for symbol in (" & ", " | ", " + ")) else code
 

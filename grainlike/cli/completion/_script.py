@@ -44,7 +44,7 @@ def _posix(known: list[CommandWords]) -> Iterator[str]:
 
 
 def _fish(known: list[CommandWords]) -> Iterator[str]:
-    """The same tables as functions of fish."""
+    """Return the tables as functions of fish."""
     for table in ("words", "options"):
         yield from (f"function __grainlike_{table}", "    switch $argv[1]")
         for command in known:

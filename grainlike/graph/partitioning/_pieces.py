@@ -212,7 +212,7 @@ class _Form:
         return self._templates[item]
 
     def _marked(self, item: Any) -> Any:
-        """With marks for the objects that have to travel beside it. One that is there twice stays one."""
+        """Return an item with marks for the objects that travel beside it. One that is there twice stays one."""
         kind = type(item)
         if kind is Hole or kind in ATOMS:
             return item

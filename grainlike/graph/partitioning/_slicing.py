@@ -10,7 +10,7 @@ __all__ = ["depths", "evenly", "in_depth", "split_levels"]
 
 
 def evenly(weights: Sequence[float], k: int) -> list[int]:
-    """For each item of a line, the number of its slice, of which there are `k`, none empty.
+    """Return the number of the slice of each item of a line; there are `k` slices, none empty.
 
     No slice weighs more than the mean and the heaviest item: each boundary lies within half an item of where it
     should. `k` is at most the number of items.

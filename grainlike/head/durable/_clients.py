@@ -40,7 +40,7 @@ class DurableClients(ClientRegistry):
     # --- what was -----------------------------------------------------------------------------------------------------
 
     def came(self, what: ClientCame) -> None:
-        """A client had come."""
+        """Replay that a client came."""
         self.join(what.hello, ClosedLink(what.hello.name, what.host), None)
 
     def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:

@@ -91,7 +91,7 @@ class RestoredClients(Protocol):
     """The clients of a head that is made again; see `DurableClients`."""
 
     def came(self, what: ClientCame) -> None:
-        """A client had come."""
+        """Replay that a client came."""
 
     def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:
         """Replay messages of a client."""
@@ -103,7 +103,7 @@ class RestoredClients(Protocol):
         """Replay that a client left, or was given up."""
 
     def all_went(self) -> None:
-        """All had."""
+        """Replay that the head ended all work, and all clients had left."""
 
 
 class DurableHead(Head):

@@ -200,7 +200,7 @@ class Search:
         return entry if entry is not None and entry[:2] < limit else None
 
     def _wide_up_to(self, kinds: tuple[int, ...]) -> Order:
-        """Up to which job in order there is a worker to reserve for one that is wide on these kinds of workers."""
+        """Return up to which order there is a worker to reserve for a job that is wide on these kinds of workers."""
         limit = self._wide_limits.get(kinds)
         if limit is None:
             limit = self._wide_limits[kinds] = self._open_up_to(self._kinds.of(kinds), 1)
@@ -211,13 +211,13 @@ class Search:
         return arrival(job) < (self._patient_up_to() if patient else self._wide_up_to(ANY))
 
     def _patient_up_to(self) -> Order:
-        """Up to which job in order there is a worker to reserve for one that was passed over for long."""
+        """Return up to which order there is a worker to reserve for a job that was passed over for long."""
         if self._patient_limit is None:
             self._patient_limit = self._open_up_to(self._workers.values(), RESERVATIONS_MOST)
         return self._patient_limit
 
     def _open_up_to(self, workers: Iterable[WorkerState], most: int) -> Order:
-        """Up to which job in order one of these workers may be reserved; those with fewer than `most` are for any."""
+        """Return up to which order one of these workers may be reserved; those with fewer than `most` are for any."""
         limit = _NOBODY
         for worker in workers:
             if not (worker.leaving or worker.shut):

@@ -225,7 +225,7 @@ class WaitingClasses:
                 del self.of_shape[cls.shapes[0].id]
 
     def lose_patience(self, now: float) -> bool:
-        """Those that have waited for long may be reserved for on any worker. True if there are more of them."""
+        """Let classes that have waited for long be reserved for on any worker; return True if there are more."""
         for cls in self.patience.ended(now, IMPATIENT_MOST):
             if cls in self.dormant:
                 self.rouse(cls)

@@ -46,7 +46,7 @@ async def _watch(scope: anyio.CancelScope, runner: RunnerBody, tell: Callable[[B
 
 
 def users_part(stack: str) -> str:
-    """Of each thread's stack, told from its innermost frame on, what is the user's: it ends where our own begins.
+    """Return the user's part of each thread's stack, told from its innermost frame on: it ends where our own begins.
 
     >>> users_part('Thread 1:\\n  File "a.py", line 1\\n  File "/x/grainlike_worker/_b.py", line 2\\n  File "c"')
     'Thread 1:\\n  File "a.py", line 1'

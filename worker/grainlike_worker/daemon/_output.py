@@ -164,7 +164,7 @@ class Outputs:
         return [OutputStream.NOTE], [words.encode()]
 
     def unfollow(self, job: int, follower: int) -> None:
-        """This one listens to the job no more."""
+        """Remove a listener of a job."""
         followed = self._followed.get(job)
         if followed is not None:
             followed.followers.discard(follower)
@@ -257,11 +257,11 @@ class Tap:
         return bool(self._jobs)
 
     def lease(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
-        """From now on the runner works on these jobs, one after another."""
+        """Record that the runner works on these jobs from now on, one after another."""
         self._jobs, self._attempts = jobs, attempts
 
     def only(self, position: int) -> None:
-        """Of these jobs, no other than the one at `position` will run any more."""
+        """Record that no job but the one at `position` will run any more."""
         if 0 <= position < len(self._jobs):
             self._jobs, self._attempts = [self._jobs[position]], [self._attempts[position]]
 
@@ -270,7 +270,7 @@ class Tap:
         return self.link() if self.link is not None else 0
 
     def raw(self, stream: OutputStream, data: bytes, link: int = 0) -> None:
-        """The runner's descriptor brought this, while it was at this link of a chain."""
+        """Take what the runner's descriptor brought, while it was at this link of a chain."""
         self._show(link or (self._jobs[0] if self._jobs else 0), stream, data)
         if link:
             self._outputs.add(link, 1, stream, data)
@@ -280,7 +280,7 @@ class Tap:
             self._keep_unclaimed(data)
 
     def told(self, job: int, attempt: int, stream: OutputStream, data: bytes, *, shown: bool = False) -> None:
-        """The runner knows that this is that job's. `shown`: this process's streams have it already."""
+        """Take what the runner knows to be of a job. `shown`: this process's streams have it already."""
         if not shown and stream is not OutputStream.TRACEBACK:
             self._show(job, stream, data)
         self._outputs.add(job, attempt, stream, data)

@@ -115,7 +115,7 @@ class PieceRing:
         return [*left_out(self.cut), *self._pieces]
 
     def take(self) -> list[Piece]:
-        """Return the same, and start again."""
+        """Return what is left, with a note of what is not, and start again."""
         taken = self.pieces()
         self._pieces.clear()
         self._size = self.cut = 0

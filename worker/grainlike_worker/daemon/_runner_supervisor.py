@@ -190,7 +190,7 @@ class RunnerSupervisor:
             self._send(process, message, buffers)
 
     async def _listen(self, process: RunnerProcess, frame_filter: _FrameFilter) -> str | None:
-        """Until the link ends. Its process holds user code, which may write anything there: that is its end alone."""
+        """Serve the link until it ends. User code may write anything there: that ends its process alone."""
         try:
             await process.link.run(partial(self._hear, frame_filter))
         except ProtocolError as error:
@@ -410,7 +410,7 @@ class _FrameFilter:
             self._on_frames(frames[:passed])
 
     def hold(self, frames: list[Frame]) -> None:
-        """These are its last, for when it is gone."""
+        """Keep the last frames of a process, for when it is gone."""
         self.renewed = True
         self._held += frames
 

@@ -66,9 +66,8 @@ class RunnerBody(Protocol):
         ...
 
     def stepping(self) -> tuple[int, float] | None:
-        """The job whose step is on in a process that many share, 0 for none, and for how many seconds it has been.
-
-        None for runners of other kinds.
+        """Return the job whose step is on in a process that many share, 0 for none, and for how many seconds it has
+        been; None for runners of other kinds.
         """
         ...
 
@@ -77,13 +76,13 @@ class RunnerBody(Protocol):
         ...
 
     def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:
-        """A lease goes to it, of which it may start every job: what one writes from now on that has one lease at a
-        time is theirs. Return the place of the lease in the page of a process that many share, else 0.
+        """Record that a lease goes to it, of which it may start every job: what one writes from now on that has one
+        lease at a time is theirs. Return the place of the lease in the page of a process that many share, else 0.
         """
         ...
 
     def works_on_only(self, position: int) -> None:
-        """Of these, none but the one at `position` of the run-list may still be running."""
+        """Record that no job but the one at `position` of the run-list may still be running."""
 
     def drain(self) -> None:
         """Hand in what has been written until now, before it is told that a job has ended."""
@@ -171,7 +170,7 @@ class _LoopRunner:
         return ""
 
     def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:  # noqa: ARG002 - see `Protocol`
-        """Many leases at a time: whose what is, is known by context."""
+        """Return 0: it has many leases at a time, and knows by context whose output is whose."""
         return 0
 
     def works_on_only(self, position: int) -> None:

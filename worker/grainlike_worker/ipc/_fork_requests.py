@@ -118,8 +118,8 @@ def _send(control: socket.socket, kind: bytes, fds: Sequence[int]) -> None:
 
 
 def take(control: socket.socket) -> "tuple[SpawnRequest, socket.socket] | list[socket.socket] | bytes | None":
-    """The next request and its status socket, or the connections to hold from now on, one or none, or `PING`; None when
-    no process can ask any more. The descriptors are the caller's.
+    """Return the next request and its status socket, or the connections to hold from now on, one or none, or `PING`;
+    None when no process can ask any more. The descriptors are the caller's.
     """
     import json
 
@@ -143,17 +143,17 @@ def take(control: socket.socket) -> "tuple[SpawnRequest, socket.socket] | list[s
 
 
 def send_reply(status: socket.socket, spawn_reply: SpawnReply) -> None:
-    """The runner is there."""
+    """Tell who asked that the runner is there."""
     socket.send_fds(status, [_NUMBER.pack(spawn_reply.pid)], [spawn_reply.watch])
 
 
 def send_failure(status: socket.socket, error: OSError) -> None:
-    """There will be no runner."""
+    """Tell who asked that there will be no runner."""
     status.send(_NUMBER.pack(-(error.errno or 1)))
 
 
 def send_exit_status(status: socket.socket, code: int) -> None:
-    """The runner and all of its descendants are gone; `code` is as `subprocess` counts."""
+    """Tell who asked that the runner and all its descendants are gone; `code` is as `subprocess` counts."""
     status.send(_NUMBER.pack(code))
 
 

@@ -140,7 +140,7 @@ class CalledPlaces:
         return place
 
     def answered(self, lease: int, jobs: int, words: memoryview[float] | None) -> None:
-        """So many jobs more of a lease are answered for."""
+        """Record that so many more jobs of a lease are answered for."""
         given = self._leases.get(lease)
         if given is None:
             return

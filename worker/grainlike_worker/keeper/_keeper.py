@@ -181,7 +181,7 @@ class Keeper:
         os.close(watch)
 
     def _release(self, status: socket.socket) -> None:
-        """In a child: give up all that is the keeper's."""
+        """Give up, in a child, all that is the keeper's."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD, *NOTICES):
             signal.signal(number, signal.SIG_DFL)

@@ -28,7 +28,7 @@ Who reads it and finds it grown is in a process that was forked meanwhile, and e
 
 
 def end_if_forked_here(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    """From now on, end each child that is forked in this thread and comes back to `loop`, which runs here.
+    """End each child that is forked in this thread from now on and comes back to `loop`, which runs here.
 
     That is one forked in a task or callback of a job's, which is not driven step by step. In such a child `fd`, the
     runner's socket, leads nowhere at once: what waits there is for the process that it is a copy of.
@@ -46,7 +46,7 @@ def end_if_forked_here(loop: asyncio.AbstractEventLoop, fd: int) -> None:
 
 
 def keep_signals(handlers: Mapping[int, tuple[Handler, Handler]]) -> None:
-    """From now on, a forked child takes each of these signals by the second handler if it would by the first.
+    """Let a forked child take each of these signals by the second handler if it would by the first.
 
     They are blocked around a fork, and come after it. The interpreter drops what arrives in a child before its first
     instruction, and what a handler raises in a callback of the fork goes nowhere: a child that was told to end would

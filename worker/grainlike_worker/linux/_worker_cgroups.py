@@ -73,7 +73,7 @@ class RunnerCgroups:
         return group.path
 
     def of(self, pid: int) -> Cgroup:
-        """That of a runner, whether or not it is there."""
+        """Return the cgroup of a runner, whether or not it is there."""
         return self._jobs / f"runner-{pid}"
 
     def kill(self) -> None:

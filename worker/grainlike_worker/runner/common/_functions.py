@@ -354,5 +354,5 @@ class Many:
 
 
 def _parcel(payload: Payload) -> Parcel:
-    """As plain bytes, for what holds it is itself a value that will travel."""
+    """Return a payload as plain bytes, for what holds it is itself a value that will travel."""
     return bytes(payload.data), [bytes(buffer) for buffer in payload.buffers]

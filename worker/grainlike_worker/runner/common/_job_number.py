@@ -82,7 +82,7 @@ def _own_entry() -> tuple[memoryview | None, Callable[[], object]]:
 
 
 def _no_entry() -> None:
-    """There is no memory of ours to enter."""
+    """Do nothing: there is no memory of ours to enter."""
 
 
 show_job: Callable[[int], None] = _Entry().show

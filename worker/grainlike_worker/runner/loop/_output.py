@@ -90,7 +90,7 @@ class JobStream:
         return self._stream
 
     def write(self, text: str) -> int:
-        """As the stream's own."""
+        """Write text as the stream does, for the job that runs."""
         found = author()
         if found is None:
             written: int = self._stream.write(text)
@@ -102,7 +102,7 @@ class JobStream:
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """As the stream's own."""
+        """Write lines as the stream does, for the job that runs."""
         for line in lines:
             self.write(line)
 

@@ -167,7 +167,7 @@ def shared_loop(kind: Any) -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def unblock_in_children(number: int, disarm: Callable[[], object]) -> None:
-    """From now on, children that this process forks or starts have not blocked this signal.
+    """Let children that this process forks or starts from now on have this signal unblocked.
 
     A forked one calls `disarm` first: it has the handler, too. A program is given the mask of the thread that starts
     it, which therefore lets the signal through for that moment.

@@ -28,7 +28,7 @@ def resident(pid: int) -> int:
 
 
 def share(pid: int) -> int:
-    """Return the same, with only a fair part of what it shares with others: forks share much. Slower."""
+    """Return the bytes that a process holds, with a fair part of those that it shares: forks share much. Slower."""
     with suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as told:  # noqa: PTH123 - as above
         _, found, rest = told.read().partition(b"\nPss:")
         if found:

@@ -81,7 +81,7 @@ class Pipe:
         poll.poll()
 
     def poll(self) -> list[Frame]:
-        """As `receive`, but an empty list at once where nothing has come."""
+        """Return the frames that have come; an empty list at once where none has."""
         found = self.look(0)
         return self.take(found) if found else []
 

@@ -45,7 +45,7 @@ class RunnerReset:
         self._spared: frozenset[int] = frozenset()
 
     def reset(self) -> None:
-        """Before a lease: put back what the last one changed."""
+        """Put back what the last lease changed, before the next one."""
         if self._fd is not None and _directory() != self._directory:
             with suppress(OSError):
                 os.fchdir(self._fd)
@@ -53,12 +53,12 @@ class RunnerReset:
             self._restore()
 
     def settle(self) -> None:
-        """The environment is as it shall be from now on."""
+        """Record the environment as it shall be from now on."""
         if self._data != self._environment:
             self._environment = dict(self._data)
 
     def exceeds_memory(self) -> bool:
-        """Before a lease: whether the process has grown so much that it should not take another."""
+        """Return True if the process has grown so much that it should not take another lease."""
         now = time.monotonic()
         if now - self._weighed < _WEIGH_S:
             return False
@@ -73,13 +73,13 @@ class RunnerReset:
         self._first, self._weighed = 0, 0.0
 
     def needs_replacement(self) -> bool:
-        """After a lease: end the children that it left behind; whether the process should take no other."""
+        """End the children that a lease left behind; return True if the process should take no other."""
         orphaned = self._end_others() if self._spared else end_children(LEFTOVER_GRACE_S)
         torn = sys.modules is not self._modules or __name__ not in self._modules or os.environ is not self._environ
         return orphaned or torn or _descriptors_are_used_up()
 
     def spare_children(self) -> None:
-        """The children that are there now are not a job's: they stay."""
+        """Let the children that are there now stay: they are not a job's."""
         self._spared = frozenset(children(os.getpid()))
 
     def _end_others(self) -> bool:

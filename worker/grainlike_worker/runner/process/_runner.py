@@ -582,6 +582,6 @@ class ProcessRunner:
         return StopReason.UNSAID if self._claims is None else self._claims.told
 
     def _after_fork(self) -> None:
-        """In a child that a job forked: it must neither answer for the job nor keep the runner's socket open."""
+        """Let go, in a child that a job forked, of the runner's socket: it must not answer for the job."""
         self._forked = True
         self._pipe.close()

@@ -90,7 +90,7 @@ class RunnerSignals:
             raise self.end()
 
     def wait_for_word(self) -> None:
-        """After a job has failed: if all processes were signalled, wait until the daemon says that this shall end.
+        """Wait, after a job has failed, until the daemon says that this shall end, if all processes were signalled.
 
         The same where a program of a job has ended since the last look: it may have been signalled before this.
         """

@@ -30,7 +30,7 @@ class StandardStreams:
         self.keep()
 
     def keep(self) -> None:
-        """From now on, what is there now is what `restore` goes back to."""
+        """Keep what is there now: `restore` goes back to that."""
         for old in self._kept:
             if old is not None:
                 os.close(old[0])
