@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from grainlike import __version__
 from grainlike.cli._exits import FAILED, OK
-from grainlike.client import BlockingClient
+from grainlike.client import BlockingClient, completed, hello_of_client
 from grainlike.errors import GrainlikeError, VersionMismatchError
 from grainlike.net import (
     Access,
@@ -35,6 +35,7 @@ from grainlike.net import (
 )
 from grainlike.payload import serializer_versions
 from grainlike.subprocesses import open_core_locks
+from grainlike.wire import AskHead, HeadIs, Software, check_software
 
 __all__ = ["Finding", "doctor"]
 
@@ -196,14 +197,21 @@ def _heads(head: str | None) -> list[Finding]:
     return [_tried(access, address) for address in access.addresses]
 
 
+def _check_versions(caller: BlockingClient) -> None:
+    """Raise `VersionMismatchError` unless programs with the versions here could use the head."""
+    found = completed(caller.ask(AskHead(0), HeadIs))
+    check_software(Software(found.python, found.serializers), hello_of_client())
+
+
 def _tried(access: Access, address: Address) -> Finding:
     only = partial(Access, access.cluster, access.role, credentials=access.credentials)
     try:
         with closing(dial_blocking(only(addresses=(address,)), insecure=True, timeout=_DIAL_S)) as connection:
             if access.role == "client":  # who introduces itself as a worker has joined
-                BlockingClient(connection, time.monotonic() + _DIAL_S)
+                _check_versions(BlockingClient(connection, time.monotonic() + _DIAL_S))
     except VersionMismatchError as error:
-        return Finding("bad", "head", str(error), "no worker, program or command of this Python can use that head")
+        advice = "no worker or program of this Python can use that head; commands that only ask or tell it something do"
+        return Finding("bad", "head", str(error), advice)
     except (GrainlikeError, OSError) as error:
         return Finding("bad", "head", str(error), "is that program still there, and its port open?")
     same = "" if access.role == "client" else "its versions are compared with client.json, or when a worker starts"

@@ -13,7 +13,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.client._blocking import BlockingClient, call_blocking, completed
     from grainlike.client._connection import HeadClient, call
-    from grainlike.client._introduction import Asker, RefusedQueryError
+    from grainlike.client._introduction import Asker, RefusedQueryError, hello_of_client
     from grainlike.client._remote_head import ConnectionSettings, RemoteHead
     from grainlike.client._viewer import view
 
@@ -27,6 +27,7 @@ __all__ = [
     "call",
     "call_blocking",
     "completed",
+    "hello_of_client",
     "view",
 ]
 
@@ -41,6 +42,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "call": "_connection",
             "call_blocking": "_blocking",
             "completed": "_blocking",
+            "hello_of_client": "_introduction",
             "ConnectionSettings": "_remote_head",
             "RemoteHead": "_remote_head",
             "view": "_viewer",

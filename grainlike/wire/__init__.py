@@ -70,6 +70,7 @@ from grainlike.wire._handshake import (
     AcceptingHandshake,
     ConnectingHandshake,
     Software,
+    check_software,
 )
 from grainlike.wire._history import (
     KEPT_JOBS,
@@ -432,6 +433,7 @@ __all__ = [
     "WorkerRow",
     "WorkerUse",
     "WorkersAre",
+    "check_software",
     "checked_pattern",
     "encode_data",
     "encode_frame",

@@ -55,6 +55,11 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     store: int = -1
     scratch: int = 0
 
+    @property
+    def asks_alone(self) -> bool:
+        """True for a client that sends queries and no calls, as the command line does."""
+        return self.role == "client" and self.received < 0 and not self.session
+
 
 class Welcome(BaseMessage, frozen=True, tag=4):
     """The answer that accepts a worker or client; the connection is open from here on.

@@ -26,7 +26,7 @@ from grainlike.errors import (
 from grainlike.wire._connection import Hello, Refused, Welcome
 from grainlike.wire._messages import Message
 
-__all__ = ["PROTOCOL", "AcceptingHandshake", "ConnectingHandshake", "Software"]
+__all__ = ["PROTOCOL", "AcceptingHandshake", "ConnectingHandshake", "Software", "check_software"]
 
 PROTOCOL = 3
 """Version of this protocol; a peer announces the range that it speaks."""
@@ -60,13 +60,19 @@ class Software(msgspec.Struct, frozen=True):
         return next((pair for pair in pairs if _minor(pair[1]) != _minor(pair[2])), None)
 
 
-def _check_versions(own: Software, hello: Hello) -> None:
-    """Raise `VersionMismatchError`, naming both versions and the fix, if `hello` cannot work with `own`."""
+def _check_protocol(hello: Hello) -> None:
+    """Raise `VersionMismatchError`, naming both versions and the fix, if a peer speaks another protocol."""
     if not hello.protocol_low <= PROTOCOL <= hello.protocol_high:
         raise VersionMismatchError(
             f"the head speaks protocol {PROTOCOL}, {hello.role} {hello.name!r} speaks {hello.protocol_low} to "
             f"{hello.protocol_high}; install the same grainlike on both"
         )
+
+
+def check_software(own: Software, hello: Hello) -> None:
+    """Raise `VersionMismatchError`, naming both versions and the fix, if the head has `own` and its peer cannot load
+    what that has pickled.
+    """
     unlike = own.unlike(Software(hello.python, hello.serializers))
     if unlike is not None:
         name, here, there = unlike
@@ -137,7 +143,9 @@ class AcceptingHandshake:
         if message.role not in self._roles:
             raise AuthenticationError(f"no peer may connect as {message.role!r} here")
         _check_names(message)
-        _check_versions(self._software, message)
+        _check_protocol(message)
+        if not message.asks_alone:  # queries and their answers are plain data
+            check_software(self._software, message)
         return message
 
     @staticmethod

@@ -221,7 +221,7 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
     """The head in figures. `jobs` counts the jobs that have not ended, by state; see `JobRow`. `journal` says in words
     whether the head's state outlives it, "kept" or "not kept" and why, and `directory` where that is; both are empty if
     it does not. `ends_process`: its process ends with it, and is no program of a user's that goes on. `lost`: the last
-    workers that this process has lost, the latest first.
+    workers that this process has lost, the latest first. `serializers`: their versions, by name.
     """
 
     ask: int
@@ -237,6 +237,7 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
     directory: str = ""
     ends_process: bool = True
     lost: list[LostWorkerRow] = msgspec.field(default_factory=list)
+    serializers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class WorkersAre(BaseMessage, frozen=True, tag=91):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
 from grainlike.head.server._store_updates import StoreUpdates
 from grainlike.head.server._trace_rows import send_trace
 from grainlike.jobs import job_is, worker_row
-from grainlike.net import Link, is_gone
+from grainlike.net import Link, is_gone, software
 from grainlike.resources import offer_of, parse
 from grainlike.wire import (
     MOST_ROWS,
@@ -93,6 +92,7 @@ from grainlike.wire import (
     WantedIs,
     Withdraw,
     WorkersAre,
+    check_software,
 )
 
 if TYPE_CHECKING:  # only a head that others connect to has one
@@ -344,6 +344,8 @@ class ClientRegistry:
         fresh = frames if connection.session is None else connection.session.hear(frames)
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
         if wanted:  # first: who asks about his jobs may do so in the same breath
+            if connection.session is None and connection.hello.asks_alone:  # its versions were not compared
+                check_software(software(), connection.hello)
             self._head.check_frames(wanted, connection.number)
             _check_graphs(connection.reply_to, wanted)
             self._admit(connection, wanted)
@@ -585,20 +587,11 @@ class ClientRegistry:
         return WorkersAre(ask, [worker_row(worker) for worker in self._head.view.workers()])
 
     def _about_head(self, ask: int) -> HeadIs:
-        return HeadIs(
-            ask,
-            self._cluster,
-            __version__,
-            platform.python_version(),
-            os.getpid(),
-            self._up_s(),
-            len(self._head.peers),
-            len(self.here),
-            self._head.view.states(),
-            self._journal(),
-            ends_process=self.ends_process,
-            lost=list(self.lost),
-        )
+        own = software()
+        who = self._cluster, __version__, own.python, os.getpid(), self._up_s()
+        counts = len(self._head.peers), len(self.here), self._head.view.states()
+        about = HeadIs(ask, *who, *counts, self._journal(), ends_process=self.ends_process)
+        return replace(about, lost=list(self.lost), serializers=own.serializers)
 
     def _journal(self) -> str:
         """Return whether inputs are journaled, as text for clients; empty if this head does not survive its process."""

@@ -530,6 +530,22 @@ async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
                 pass
 
 
+async def test_another_python_asks_a_head_and_submits_nothing_to_it(private_state, monkeypatch, caplog, capsys):
+    function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
+        own = _introduction.software()
+        monkeypatch.setattr(_introduction, "software", lambda: type(own)("2.7.18", own.serializers))
+        assert await asyncio.to_thread(main, ["ls"]) == 0
+        assert capsys.readouterr().out == "no workers\n"
+        assert await asyncio.to_thread(main, ["doctor"]) == 1
+        assert "has 2.7.18; functions pickled by one cannot be trusted to load in the other" in capsys.readouterr().out
+        async with _connection.call() as caller:
+            caller.link.post(Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])
+            await caller.gone()
+        await logged(caplog, "was dropped: the head has Python")
+        assert executor._service.head.view.unended == 0
+
+
 async def test_a_worker_submits_nothing_of_its_own(caplog):
     function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:

@@ -30,7 +30,7 @@ from grainlike.net import (
     software,
     state_directory,
 )
-from grainlike.wire import AcceptingHandshake, Frame, Welcome
+from grainlike.wire import AcceptingHandshake, AskHead, Frame, HeadIs, Welcome
 
 MADE = make_credentials("c1")
 
@@ -50,6 +50,10 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
     async def meet(link: Link) -> None:
         def greet(frames: Sequence[Frame]) -> None:
             for frame in frames:
+                if isinstance(frame.message, AskHead):
+                    about = frame.message.ask, "c1", "0", own.python, 1, 0.0, 0, 1, {}
+                    link.post(HeadIs(*about, serializers=own.serializers))
+                    continue
                 try:
                     hello = AcceptingHandshake(own, frozenset({"client"})).receive(frame.message)
                 except GrainlikeError as error:
@@ -112,7 +116,7 @@ def test_a_head_of_another_python_is_no_use_here(
     assert found["verdict"] == "bad"
     assert f"the head has Python {software().python}, client" in found["found"]
     assert "has 3.99.1" in found["found"]
-    assert "no worker, program or command" in found["advice"]
+    assert "no worker or program of this Python" in found["advice"]
     (found,) = findings(capsys, 0, "--head", str(folder / "worker.json"))["head"]
     assert "when a worker starts" in found["advice"]
 

@@ -65,7 +65,8 @@ def clients(head):
 
 @pytest.fixture
 def connection(clients):
-    return clients.join(Hello("client", PROTOCOL, PROTOCOL, "3", {}, "p", "p", 1, "", []), Silent("p", "here"), None)
+    hello = Hello("client", PROTOCOL, PROTOCOL, "3", {}, "p", "p", 1, "", [], received=0)
+    return clients.join(hello, Silent("p", "here"), None)
 
 
 def test_submissions_of_one_read_are_planned_in_one_pass(head, clients, connection, passes):

@@ -77,6 +77,20 @@ def test_versions_that_do_not_go_together_are_refused_by_name(changes, words):
         listener().receive(hello(**changes))
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_admitted"),
+    [({}, True), ({"received": 0}, False), ({"session": "s"}, False), ({"protocol_low": LATER}, False)],
+)
+def test_a_client_that_only_asks_may_have_other_versions_but_speaks_the_same_protocol(changes, is_admitted):
+    asks = hello(role="client", python="3.12.1", serializers={}, protocol_high=LATER, **changes)
+    accepting = AcceptingHandshake(SOFTWARE, frozenset({"client"}))
+    if is_admitted:
+        assert accepting.receive(asks) == asks
+    else:
+        with pytest.raises(VersionMismatchError):
+            accepting.receive(asks)
+
+
 def test_a_later_protocols_introduction_is_understood_well_enough_to_be_refused_by_name():
     later = [
         1,
