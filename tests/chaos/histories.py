@@ -29,7 +29,8 @@ class Record:
             `how` is `right`, `wrong` (another value) or `lost`. `falls`: `who`, a worker, a client or a process, is
             about to be killed. `left`: some time after that a process of it still runs.
         job: what it is called by those who want it.
-        workers: who holds slots for it; each start of a worker has a name of its own.
+        workers: who holds slots for it; each start of a worker has a name of its own. A head that still counts a worker
+            as connected gives it another name when it joins once more: `w4` is `w4-2` there.
     """
 
     what: str
@@ -139,7 +140,8 @@ def _check_begin(begin: Record, job: _Job, fallen: set[str]) -> Iterator[Complai
 
 
 def _has_fallen(attempt: Record, fallen: set[str]) -> bool:
-    return not fallen.isdisjoint({*attempt.workers, attempt.process})
+    started_as = {worker.partition("-")[0] for worker in attempt.workers}
+    return not fallen.isdisjoint({*started_as, attempt.process})
 
 
 def _check_outcome(outcome: Record, job: _Job, fallen: set[str]) -> Iterator[Complaint]:

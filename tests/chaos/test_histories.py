@@ -94,6 +94,13 @@ def test_any_member_of_a_gang_that_falls_ends_its_attempt():
     assert [found.kind for found in complaints([gang, falls("w3"), begin("a", 2, "w1", "p1")])] == ["at the same time"]
 
 
+def test_a_worker_falls_by_the_name_that_it_was_started_with():
+    renamed = begin("a", 1, "w4-2", "p1")
+    assert complaints([renamed, falls("w4"), begin("a", 2, "w6", "p2")]) == []
+    another = complaints([renamed, falls("w42"), begin("a", 2, "w6", "p2")])
+    assert [found.kind for found in another] == ["at the same time"]
+
+
 def test_a_process_that_falls_ends_its_attempt_and_no_other():
     two = [begin("a", 1, "w1", "p1"), begin("b", 1, "w1", "p2"), falls("p1")]
     assert complaints([*two, begin("a", 2, "w1", "p3")]) == []
