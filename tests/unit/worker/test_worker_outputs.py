@@ -11,7 +11,7 @@ from limits import LIMIT_S
 
 from grainlike.payload import dump_error
 from grainlike.wire import Code, Completed, Output, OutputStream
-from grainlike_worker.daemon import _output_pipes
+from grainlike_worker.daemon import _output_pipes, _output_store
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._output_store import HEAD_BYTES, TAIL_BYTES, AttemptOutput, PieceRing, Spool
 from grainlike_worker.ipc import _steps
@@ -100,6 +100,28 @@ def test_the_spool_drops_the_oldest_and_says_what_is_gone(spool):
     assert list(first.pieces()) == [(NOTE, b"[10 000 bytes are left out here]")]
     assert whole(second).count(b"y") >= 60_000
     assert any(stream is NOTE for stream, _ in second.pieces())
+
+
+def test_the_spool_leaves_three_quarters_of_a_small_disk_to_jobs(tmp_path, monkeypatch):
+    free = 1_000_000
+    opened = []
+
+    def open_there(**_: object) -> tuple[int, str]:
+        path = tmp_path / str(len(opened))
+        opened.append(os.open(path, os.O_CREAT | os.O_RDWR))
+        return opened[-1], str(path)
+
+    monkeypatch.setattr(_output_store, "free_bytes", lambda _: free)
+    monkeypatch.setattr(tempfile, "mkstemp", open_there)
+    with closing(Spool()) as spool:
+        records = [AttemptOutput(job, 1, spool) for job in range(100)]
+        for record in records:
+            record.add(OUT, b"x" * 30_000)
+            assert sum(os.fstat(fd).st_size for fd in spool._files.values()) <= free // 4
+        assert whole(records[-1]) == b"x" * 30_000
+        assert list(records[0].pieces()) == [(NOTE, b"[30 000 bytes are left out here]")]
+        records[-1].add(OUT, b"y" * (free // 8 + 1))
+        assert whole(records[-1]) == b"x" * 30_000, "what is too large to be kept drops nothing that is kept"
 
 
 def test_a_disk_that_takes_nothing_loses_the_output_and_not_the_worker(spool, monkeypatch):

@@ -4,10 +4,13 @@ It lies in files that have no names, so that nothing is left of it however the w
 attempts. What is small lies in memory while the attempt runs, and so does the end of what is large.
 """
 
+import errno
 import os
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 
+from grainlike.system import free_bytes
 from grainlike.wire import OutputStream
 
 __all__ = ["HEAD_BYTES", "TAIL_BYTES", "AttemptOutput", "Piece", "PieceRing", "Spool", "left_out"]
@@ -35,20 +38,21 @@ _Place = tuple[int, int, int]
 class Spool:
     """Bytes on disk, the last of them: of two nameless files the older is dropped when the newer is full.
 
-    A disk that is full, or gone, loses what is written, and its readers are told.
+    Each file takes an eighth of what was free there when it was begun at the most: jobs have their scratch directories
+    on that disk. A disk that is full, or gone, loses what is written, and its readers are told.
     """
 
     def __init__(self, size: int = 128 << 20) -> None:
         self._size = size
         self._files: dict[int, int] = {}
         self._newest = -1
-        self._end = size
+        self._end = self._most = 0
 
     def write(self, data: bytes) -> _Place:
         """Keep bytes; returns where they lie."""
         try:
-            if self._end + len(data) > self._size:
-                self._turn()
+            if self._end + len(data) > self._most:
+                self._turn(len(data))
             os.pwrite(self._files[self._newest], data, self._end)
         except (OSError, KeyError):
             return (-1, 0, len(data))
@@ -74,14 +78,17 @@ class Spool:
             os.close(fd)
         self._files.clear()
 
-    def _turn(self) -> None:
+    def _turn(self, needed: int) -> None:
         import tempfile  # here, because few jobs write so much, and a worker starts sooner without
 
+        most = min(self._size, free_bytes(Path(tempfile.gettempdir())) // 8)
+        if needed > most:
+            raise OSError(errno.ENOSPC, "the rest is left to jobs")
         fd, path = tempfile.mkstemp(prefix="grainlike-output-")
         os.unlink(path)  # noqa: PTH108 - the descriptor is all that is needed
         self._newest += 1
         self._files[self._newest] = fd
-        self._end = 0
+        self._end, self._most = 0, most
         old = self._files.pop(self._newest - 2, None)
         if old is not None:
             os.close(old)
