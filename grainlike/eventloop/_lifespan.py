@@ -10,6 +10,7 @@ from typing import Literal
 import anyio
 import anyio.lowlevel
 
+from grainlike.errors import GrainlikeError
 from grainlike.eventloop._loop_id import EventLoopId, spawn_detached
 
 __all__ = ["Changes", "Lifespan"]
@@ -90,7 +91,7 @@ class Lifespan(ABC):
         except Exception as error:
             self._failure = _innermost(error)
             if self._opened.is_set():
-                logger.error("%r has failed: %r", self, self._failure, exc_info=self._failure)
+                self._tell_of_failure(self._failure)
         finally:
             self._state = "closed"
             self._changes.notify()
@@ -98,6 +99,12 @@ class Lifespan(ABC):
             self._opened.set()
             self._closed.set()
             self._task = None  # its context has the executor that was in use when this was opened
+
+    def _tell_of_failure(self, failure: BaseException) -> None:
+        if isinstance(failure, GrainlikeError):  # raised on purpose: its words are enough
+            logger.error("%r has failed: %s", self, failure)
+        else:
+            logger.error("%r has failed: %r", self, failure, exc_info=failure)
 
     @abstractmethod
     async def _live(self) -> None:

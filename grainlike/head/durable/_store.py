@@ -302,6 +302,8 @@ class HeadStore:
             drawn = draw_head(self._head, self._clients, self.began, self.clock())
             commit_image(self._journal.directory, segment, drawn)
             code = 0
+        except JournalError as error:  # a disk that refuses: its words are enough
+            logger.error("an image of the head could not be written: %s", error)
         except BaseException:
             logger.exception("an image of the head could not be written")
         finally:

@@ -1,6 +1,7 @@
 """The disk below a head's journal: read-only from the start, full when the work ends; and its port taken meanwhile."""
 
 import asyncio
+import logging
 import os
 import resource
 import socket
@@ -81,6 +82,25 @@ async def test_an_end_that_the_disk_refuses_is_told_unless_it_takes_an_image(in_
             no_room(None)
         async with HeadDaemon(TLS, journal=journal) as again:
             assert again.head.view.unended == (0 if in_time else 2)
+
+
+async def test_the_log_of_a_full_disk_has_no_traceback(no_room, tmp_path, monkeypatch, capfd, caplog):
+    monkeypatch.setattr(_store, "LOOK_S", 3600)  # nobody tries again but at the end
+    handler = logging.StreamHandler()  # a child writes the image, of whose log pytest sees nothing
+    monkeypatch.setattr(_store.logger, "handlers", [*_store.logger.handlers, handler])
+    daemon = HeadDaemon(TLS, journal=tmp_path / "journal")
+    async with asyncio.timeout(LIMIT_S):
+        await daemon.__aenter__()
+        async with connect(session="night") as client:
+            await client.explain(client.name("long", (delayed(len) @ Cores(1))(b"x" * 20_000)))
+        no_room(10_000)  # less than an image has, and more than is logged
+        with pytest.raises(JournalError):
+            await daemon.__aexit__(None, None, None)
+        no_room(None)
+    said = capfd.readouterr().err
+    assert "an image of the head could not be written: cannot write" in said
+    assert "has failed: the end of the work is not in the journal" in caplog.text
+    assert "Traceback" not in said + caplog.text
 
 
 async def test_a_head_whose_port_is_taken_meanwhile_says_so_and_listens_at_another(tmp_path, caplog):
