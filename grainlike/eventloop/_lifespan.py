@@ -88,7 +88,7 @@ class Lifespan(ABC):
             # A loop that ends at once ends here: tasks that were made but never ran would be reported as never awaited.
             await anyio.lowlevel.checkpoint()
             await self._live()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is logged, or raised to who opened this
             self._failure = _innermost(error)
             if self._opened.is_set():
                 self._tell_of_failure(self._failure)
