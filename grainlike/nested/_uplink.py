@@ -9,6 +9,7 @@ first step on the job's own cores, and a job that only seems to run cannot keep 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import anyio
 
@@ -113,6 +114,7 @@ class JobUplink:
         Cancelled, call `release`, which may free those very cores, and wait for them all the same, for the job may go
         on. Not when the job itself was cancelled: its clean-up is not kept waiting.
         """
+        cancelled = anyio.get_cancelled_exc_class()  # now: a task that is dropped unfinished has no loop any more
         self._waiters[event] = nodes
         self.look()
         try:
@@ -124,7 +126,7 @@ class JobUplink:
             finally:
                 del self._waiters[event]
             await self._regain()
-        except anyio.get_cancelled_exc_class():
+        except cancelled:
             if not self._stopped:
                 with anyio.CancelScope(shield=True):
                     await self._regain()
@@ -196,6 +198,7 @@ class JobUplink:
     def close(self) -> None:
         """Close, as of `NestedSubmitter`. A task that the job leaves behind has no cores to wait for any more."""
         self._stopped, self._said = True, False
-        self._resumed.set()
         self._nodes.clear()
-        self._closed()
+        for end in (self._resumed.set, self._closed):
+            with suppress(RuntimeError):  # a signal has closed the loop under a task that waits: it cannot be woken
+                end()

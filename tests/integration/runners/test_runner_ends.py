@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from raw_runner import LIMIT_S, TERMINATED, Gate, Runner, alarm, by_value, environment, linux_only, quick, stop_at_gate
@@ -96,6 +97,67 @@ def test_outcomes_that_wait_for_a_slow_job_can_be_asked_for(gate: Gate) -> None:
         gate.open()
         runner.until(3)
     assert runner.values[3] == "through"
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_job_that_is_told_to_end_waits_for_no_cores_and_may_tidy_up(kind: str, gate: Gate, tmp_path: Path) -> None:
+    def attach(begun: str, trace: str) -> Callable[[], None]:
+        """Do what the executor inside a job does first; returns what a clean-up does that awaits a job."""
+        from pathlib import Path
+
+        from grainlike.context import this_process
+        from grainlike.wire import Ready
+
+        class Nesting:
+            def stop(self) -> None:
+                Path(trace).write_text("stopped")
+
+            def close(self) -> None:
+                pass
+
+        uplink: Any = this_process.view.uplink
+        assert this_process.view.job is not None
+        uplink.attach(this_process.view.job.id, Nesting())
+        Path(begun).write_text("begun")
+
+        def tidy() -> None:
+            for _ in range(2):
+                uplink.post(Ready())
+            with Path(trace).open("a") as file:
+                file.write(", tidy")
+
+        return tidy
+
+    def plain(begun: str, go: str, trace: str) -> None:
+        import asyncio
+        from pathlib import Path
+
+        async def attached() -> Callable[[], None]:
+            return attach(begun, trace)
+
+        tidy = asyncio.run(attached())
+        try:
+            Path(go).read_text()
+        finally:
+            tidy()
+
+    async def coroutine(begun: str, go: str, trace: str) -> None:
+        import asyncio
+
+        tidy = attach(begun, trace)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tidy()
+
+    trace = tmp_path / "trace"
+    with Runner(by_value(plain), by_value(coroutine)) as runner:
+        runner.run({1: (["plain", "coroutine"].index(kind), (*gate.args, str(trace)))})
+        gate.wait()
+        runner.process.terminate()
+        assert runner.until_end() == TERMINATED
+    assert runner.codes == {1: Code.CANCELLED}
+    assert trace.read_text() == "stopped, tidy"
 
 
 def test_sigterm_runs_finally_and_accounts_for_every_job(gate: Gate, tmp_path: Path) -> None:

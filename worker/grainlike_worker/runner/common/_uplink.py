@@ -93,6 +93,10 @@ class WatchedUplink(LoopUplink):
             self._loop.add_reader(self._fd, self._readable)
         return super().attach(job, nesting)
 
+    def stop_all(self) -> None:
+        """The process is about to end; from a signal handler."""
+        self.stop(list(self.nestings))
+
     async def _watch_on_trio(self, trio: Any) -> None:
         while True:
             await trio.lowlevel.wait_readable(self._fd)

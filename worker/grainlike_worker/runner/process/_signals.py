@@ -46,6 +46,8 @@ class RunnerSignals:
         "_home",
         "_in_batch",
         "_notices",
+        "_raised",
+        "_stopping",
         "_told",
         "asked",
         "cancel",
@@ -54,10 +56,17 @@ class RunnerSignals:
         "reason",
     )
 
-    def __init__(self, flush: Callable[[], None], told: Callable[[], int] = lambda: StopReason.UNSAID) -> None:
+    def __init__(
+        self,
+        flush: Callable[[], None],
+        told: Callable[[], int] = lambda: StopReason.UNSAID,
+        stopping: Callable[[], object] = lambda: None,
+    ) -> None:
         self._in_batch = in_batch_job()
         self._flush = flush
         self._told = told
+        self._stopping = stopping
+        self._raised = False
         self._notices = NOTICES if self._in_batch else ()
         self._home = os.getpid()
         self._ended = 0
@@ -86,7 +95,7 @@ class RunnerSignals:
             call()
         finally:
             self.exposed = True
-        if self.asked and self.cancel is None:
+        if self.asked and self.cancel is None and not self._raised:
             raise self.end()
 
     def wait_for_word(self) -> None:
@@ -109,7 +118,8 @@ class RunnerSignals:
         self.noticed = False  # it is waited for once
 
     def end(self) -> SystemExit:
-        """Return what ends the process, through the job that runs."""
+        """Return what ends the process, through the job that runs; once, so that it can tidy up."""
+        self._raised = True
         end = SystemExit(TERMINATED)
         if self.reason.message is not None:
             end.add_note(self.reason.message)
@@ -128,6 +138,7 @@ class RunnerSignals:
             return  # once is enough: a second one must not cut the job's clean-up short
         self.asked = True
         self.reason = StopReason(told or StopReason.UNSAID)
+        self._stopping()
         if self.cancel is not None:
             self.cancel()
         elif self.exposed:
