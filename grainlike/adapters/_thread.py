@@ -95,19 +95,18 @@ class ExecutorThread:
             RuntimeError: the thread is ending, or lives in another process.
             BrokenPoolError: its thread has died.
         """
-        if os.getpid() != self._pid:
-            raise RuntimeError(f"this pool lives in process {self._pid}, and was not forked with this one")
         future: PoolFuture[Any] = PoolFuture()
         call = PoolCall(node_behind(placeholder), future, copy_context() if self._keeps_contexts else None)
         # The future outlives its call: a reference back to the call would be a cycle, and would keep the arguments.
         known = weakref.ref(call)
-        with self._lock:
-            try:
+        try:
+            self._check_process()
+            with self._lock:
                 self._check_open()
-            except RuntimeError:
-                excuse(unfinished_nodes([call.node]))  # the error says it all
-                raise
-            self._post(_Request(lambda: self._starting.append(call), future))
+                self._post(_Request(lambda: self._starting.append(call), future))
+        except RuntimeError:
+            excuse(unfinished_nodes([call.node]))  # the error says it all
+            raise
         future.add_done_callback(lambda done: self._cancelled(known()) if done.cancelled() else None)
         return future
 
@@ -139,6 +138,7 @@ class ExecutorThread:
             BrokenPoolError: its thread has died.
         """
         told: Future[list[WorkerInfo]] = Future()
+        self._check_process()
         with self._lock:
             self._check_open()
             self._post(_Request(lambda: told.set_result(self.executor.workers()), told))
@@ -148,6 +148,10 @@ class ExecutorThread:
     def is_open(self) -> bool:
         """True while calls are taken."""
         return not self._ending
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:  # a lock of its copy may be held for ever
+            raise RuntimeError(f"this pool lives in process {self._pid}, and was not forked with this one")
 
     def _check_open(self) -> None:
         if self._broken is not None:

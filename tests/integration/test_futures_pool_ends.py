@@ -43,6 +43,33 @@ def give_interrupt() -> InterruptsAtOpening:
     return InterruptsAtOpening()
 
 
+FORKED = """
+import os, sys
+from grainlike import Cores
+from grainlike.adapters import GrainlikePool
+
+with GrainlikePool(local=Cores(1)) as pool:
+    assert pool.submit(abs, -1).result() == 1
+    child = os.fork()
+    if not child:
+        try:
+            pool.submit(abs, -2)
+        except RuntimeError as error:
+            print(error)
+        sys.exit(3)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), pool.submit(abs, -3).result())
+"""
+
+
+def test_a_forked_child_is_told_whose_the_pool_is_and_nothing_else() -> None:
+    command = [sys.executable, "-u", "-W", "always", "-c", FORKED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    said, ended = done.stdout.splitlines()
+    assert said.startswith("this pool lives in process ")
+    assert said.endswith(", and was not forked with this one")
+    assert (ended, done.stderr, done.returncode) == ("3 3", "", 0)
+
+
 @pytest.mark.parametrize("stop", [SystemExit(3), KeyboardInterrupt()])
 def test_a_callback_that_would_end_the_thread_is_logged_and_the_pool_goes_on(stop, caplog) -> None:
     def end(_: Future[int]) -> None:
