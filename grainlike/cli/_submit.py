@@ -77,6 +77,7 @@ def submit(
         commands = _commands(words, " ".join(requests) or None, file, lenient=lenient, warn=warnings)
         local = NOT_GIVEN if offer is None else _offer(offer)
         variables = _variables(env)
+        folder = _folder()
         executor = Executor(local=local, on_failure="continue", echo=False) if run_once else None
     except ValueError as error:
         raise UsageError(str(error)) from error
@@ -86,7 +87,7 @@ def submit(
     async def main() -> int:
         async with executor or _connected(head, insecure=insecure) as opened:
             with _progress() if bars else nullcontext():
-                return await _Submission(opened, commands, variables).run(as_json=as_json)
+                return await _Submission(opened, commands, folder, variables).run(as_json=as_json)
 
     try:
         return anyio.run(main)
@@ -136,6 +137,14 @@ def _commands(
     return [Command(tuple(words), asked)]
 
 
+def _folder() -> str:
+    """Return the folder of this process, in which the commands run."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise UsageError("commands run in this folder, and somebody has removed it: go to one that is there") from None
+
+
 def _variables(given: Sequence[str]) -> dict[str, str]:
     """Return the variables of `--env`, with values of this process's own for names alone."""
     variables = {}
@@ -164,10 +173,12 @@ class _Submitted(msgspec.Struct):
 class _Submission:
     """The commands of one call of `submit`."""
 
-    def __init__(self, executor: Executor, commands: Sequence[Command], variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, executor: Executor, commands: Sequence[Command], folder: str, variables: Mapping[str, str]
+    ) -> None:
         self._executor = executor
         self._variables = dict(variables)
-        self._folder = str(Path.cwd())
+        self._folder = folder
         self._out = sys.stdout
         self._unread = False
         self._followers = anyio.CancelScope()

@@ -28,16 +28,19 @@ def read_files() -> Iterator[tuple[str, dict[str, Any]]]:
     Raises:
         SettingsError: a file is no TOML, cannot be read, or could have been written by others.
     """
-    here = Path.cwd()
-    for path, keys in (
-        (here / "grainlike.toml", ()),
-        (here / "pyproject.toml", ("tool", "grainlike")),
-        (_users(), ()),
-        (SITE, ()),
-    ):
+    for path, keys in (*_local(), (_users(), ()), (SITE, ())):
         table = _read(path, keys)
         if table:
             yield str(path), table
+
+
+def _local() -> list[tuple[Path, tuple[str, ...]]]:
+    """Return the files of the working directory, with the keys of our tables; none where somebody has removed it."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return []
+    return [(here / "grainlike.toml", ()), (here / "pyproject.toml", ("tool", "grainlike"))]
 
 
 def _users() -> Path:

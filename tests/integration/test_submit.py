@@ -123,6 +123,16 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(arguments, complain
     assert complaint in capsys.readouterr().err
 
 
+def test_a_folder_that_was_removed_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert main(["submit", "--run-once", "-r", "cores=1", "--", "true"]) == 2
+    assert "somebody has removed it" in capsys.readouterr().err
+
+
 def test_a_program_that_is_not_there_is_named_whatever_its_name_is_written_in(tmp_path):
     commands = tmp_path / "commands"
     commands.write_bytes(b"no-such-program\n/none/caf\xe9\n/\n")

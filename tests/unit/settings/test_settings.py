@@ -38,6 +38,12 @@ def write(path, text, mode=0o600):
     path.chmod(mode)
 
 
+def test_where_the_working_directory_was_removed_the_users_file_counts(places):
+    (places / "work").rmdir()
+    write(places / "config" / "grainlike" / "grainlike.toml", "[head]\nlisten = 'tcp://127.0.0.1:7'\n")
+    assert read_settings().get("head", "listen") == "tcp://127.0.0.1:7"
+
+
 def test_nothing_is_set_by_itself():
     settings = read_settings()
     assert (dict(settings.sections), dict(settings.pools)) == ({}, {})
