@@ -147,7 +147,7 @@ def test_a_program_that_is_not_there_is_named_whatever_its_name_is_written_in(tm
 async def test_a_command_has_started_once_it_has_slots(capsys):
     command = Command(("sleep", "1"), parse("cores=1"))
     async with Executor(local=None) as executor:
-        submission = _Submission(executor, [command], {})
+        submission = _Submission(executor, [command], "/", {})
         [submitted] = submission._jobs
     job = node_behind(submitted.placeholder).record = Job(1, 1, None, NO_PARCEL)
     job.assigned("n1", 1)
@@ -161,7 +161,7 @@ async def test_a_command_has_started_once_it_has_slots(capsys):
 @pytest.mark.asyncio
 async def test_a_second_attempt_is_said(capsys):
     async with Executor(local=None) as executor:
-        submission = _Submission(executor, [Command(("sleep", "1"), parse("cores=1"))], {})
+        submission = _Submission(executor, [Command(("sleep", "1"), parse("cores=1"))], "/", {})
         [submitted] = submission._jobs
     job = node_behind(submitted.placeholder).record = Job(1, 1, None, NO_PARCEL)
     for attempt in (1, 2):
@@ -190,7 +190,7 @@ async def test_why_a_command_does_not_start_is_said_once(tmp_path, monkeypatch, 
 
         monkeypatch.setattr(executor, "explain", explain)
         running = asyncio.create_task(
-            _Submission(executor, [Command(("true",), parse("cores=1"))], {}).run(as_json=False)
+            _Submission(executor, [Command(("true",), parse("cores=1"))], "/", {}).run(as_json=False)
         )
         await until(lambda: explained > 2)
         running.cancel()
