@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 ROOT = Path(__file__).parents[2]
 MAKE = """#!/bin/sh
@@ -41,7 +42,8 @@ def commands(folder: Path, pythons: str, more: str = "") -> tuple[int, list[str]
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-    ended = subprocess.run(["bash", folder / ".ci" / "run"], env=environment, capture_output=True, check=False)
+    argv = ["bash", folder / ".ci" / "run"]
+    ended = subprocess.run(argv, env=environment, capture_output=True, check=False, timeout=LIMIT_S)
     return ended.returncode, log.read_text().splitlines()
 
 
@@ -126,6 +128,23 @@ def test_what_fails_anywhere_fails_the_whole(failing: str, tmp_path: Path) -> No
     ended, said = commands(tmp_path, "python3.11 python3.12 python3.13", more)
     assert ended != 0
     assert [line for line in said if f" {failing} " in f" {line} "]
+
+
+def test_other_engines_and_what_the_newest_needs_are_installed_while_the_tests_of_the_oldest_run(tmp_path: Path) -> None:
+    """Those tests read what the others write: one after another, they would read for ever."""
+    written = tmp_path / "written"
+    os.mkfifo(written)
+    kept = os.open(written, os.O_RDWR)
+    try:
+        more = f"""case "$*" in
+            *" test") head -n 2 {written} >/dev/null;;
+            *" test-engines" | *.venv-3.13/.dev) echo >{written};;
+        esac"""
+        ended, said = commands(tmp_path, "python3.11 python3.12 python3.13", more)
+    finally:
+        os.close(kept)
+    assert ended == 0
+    assert "PYTHON=python3.13 .venv-3.13/.dev" in said
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
