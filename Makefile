@@ -66,10 +66,14 @@ ALONE := tests/machines/test_schedulers_machine.py
 LAST := tests/architecture tests/site tests/virtual
 # What comes out alike on every Python: texts, and what decides without waiting, files, chance or the clock. `.ci/run` runs it
 # on the oldest, and all else on the newest, too. AGAIN is the Python that has run it: there too, `test_replay.py` lives through
-# some worlds, and they must be the same, event by event. Garbage (`test_parts.py`) is each Python's own.
+# some worlds, and they must be the same, event by event. Garbage (`test_parts.py`) is each Python's own. Programs of pages
+# (`test_page_files.py`) do the same at the prompt, where each Python runs them, too.
 ALIKE_WORLDS := $(filter-out %/test_parts.py %/test_replay.py,$(wildcard tests/simulation/test_*.py))
 ALIKE_UNITS := tests/unit/fleet tests/unit/scheduler
-ALIKE := tests/architecture tests/site tests/machines $(ALIKE_WORLDS) $(ALIKE_UNITS)
+ALIKE_PAGES := tests/integration/test_page_files.py
+ALIKE := tests/architecture tests/site tests/machines $(ALIKE_WORLDS) $(ALIKE_UNITS) $(ALIKE_PAGES)
+# Of what is drawn, for real processes (`tests/chaos`) and on virtual time, AGAIN leaves a part: 40 faults of 100, 60 worlds of 200.
+FEWER := GRAINLIKE_TEST_KILLS=40 GRAINLIKE_TEST_WORLDS=60
 # Programs that measure are no part of the wheel; those who measure have the oldest or the newest Python.
 MEASURING := tests/unit/bench
 REPLAY := tests/simulation/test_replay.py
@@ -104,8 +108,8 @@ tests: $(VENV)/.dev  ## run the tests of `make test`, without the checks
 ifeq ($(strip $(ARGS)),)
 	@echo "Running the tests: four programs side by side, some eleven minutes on two cores; one shows its progress here,"
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
-	@$(if $(AGAIN),export GRAINLIKE_TEST_ALIKE="$(AGAIN)";) $(SIDE_BY_SIDE); \
-	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST)); \
+	@$(if $(AGAIN),export GRAINLIKE_TEST_ALIKE="$(AGAIN)" $(FEWER);) $(SIDE_BY_SIDE); \
+	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST) $(if $(AGAIN),$(ALIKE_PAGES))); \
 	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE) $(LAST) $(ELSEWHERE) $(if $(AGAIN),$(ALIKE))); \
 	beside faults $(BIN)/python -m pytest $(FAULTS_REST) $(WITH_REST); \
 	$(BIN)/python -m pytest $(FAULTS_FIRST) $(WITH_FIRST) || failed=1; \

@@ -82,11 +82,13 @@ def test_the_newest_leaves_out_what_comes_out_alike_on_any_and_lives_through_wor
     left_out = again[1] - everything[1]
     worlds = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "simulation").glob("test_*.py")}
     own = {"tests/simulation/test_parts.py", "tests/simulation/test_replay.py"}
-    assert left_out == {"tests/machines", "tests/unit/fleet", "tests/unit/scheduler"} | worlds - own
+    pages = {"tests/integration/test_page_files.py"}
+    assert left_out == {"tests/machines", "tests/unit/fleet", "tests/unit/scheduler"} | pages | worlds - own
     assert again[0] < everything[0]
     assert all((ROOT / path).exists() for path in again[1])
-    assert 'export GRAINLIKE_TEST_ALIKE="/the/oldest";' in recipe("tests", "AGAIN=/the/oldest")
-    assert "GRAINLIKE_TEST_ALIKE" not in recipe("tests")
+    told = recipe("tests", "AGAIN=/the/oldest")
+    assert 'export GRAINLIKE_TEST_ALIKE="/the/oldest" GRAINLIKE_TEST_KILLS=40 GRAINLIKE_TEST_WORLDS=60;' in told
+    assert "GRAINLIKE_TEST" not in recipe("tests")
 
 
 def test_those_between_run_units_but_for_what_comes_out_alike_and_live_through_worlds_of_another() -> None:
@@ -130,7 +132,9 @@ def test_what_fails_anywhere_fails_the_whole(failing: str, tmp_path: Path) -> No
     assert [line for line in said if f" {failing} " in f" {line} "]
 
 
-def test_other_engines_and_what_the_newest_needs_are_installed_while_the_tests_of_the_oldest_run(tmp_path: Path) -> None:
+def test_other_engines_and_what_the_newest_needs_are_installed_while_the_tests_of_the_oldest_run(
+    tmp_path: Path,
+) -> None:
     """Those tests read what the others write: one after another, they would read for ever."""
     written = tmp_path / "written"
     os.mkfifo(written)

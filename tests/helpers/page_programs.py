@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from limits import LIMIT_S
 from waiting import until_ended_blocking, until_files_blocking
 
 __all__ = [
+    "PAGES",
     "Command",
     "Example",
     "Program",
@@ -29,10 +30,16 @@ __all__ = [
     "own_argv",
     "processes_of",
     "read_page",
+    "run_example",
     "start_beside",
 ]
 
 ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/launching/*.md", "worker/*.md", "tutorials/*.md")
+    for path in ROOT.glob(pattern)
+)
 
 
 @dataclass
@@ -153,6 +160,24 @@ def finish(program: Program, limit_s: float = LIMIT_S) -> str:
         said = f"{output}\n{program.complained()}"
         pytest.fail(f"{program.args!r} ended with {program.returncode}\n{said}", pytrace=False)
     return output
+
+
+def run_example(example: Example, folder: Path) -> None:
+    """Run a program alone in an empty directory, the commands beside it in others; fail if they print anything else."""
+    home = folder / "home"
+    home.mkdir(mode=0o700)
+    work = folder / "work"
+    work.mkdir()
+    (work / "example.py").write_text(example.program)
+    environment = environment_of(home)
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(home))
+        program = stack.enter_context(Program([sys.executable, "example.py"], work, environment))
+        workers = [stack.enter_context(start_beside(command, home, work, environment)) for command in example.beside]
+        output = finish(program)
+        for command, worker in zip(example.beside, workers, strict=True):
+            compare(command.output, finish(worker))
+    compare(example.output, output)
 
 
 def start_beside(command: Command, home: Path, work: Path, environment: dict[str, str]) -> Program:

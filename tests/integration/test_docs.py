@@ -1,10 +1,8 @@
 """What the documentation shows is what happens: every program in it is run, and its output compared.
 
-In Markdown, a block of `python` is a program, run alone in an empty directory. A block of `text` right after it is
-its whole standard output, with `...` for what differs from run to run. A `console` block runs each line that starts
-with `$ grainlike`, and shows all that this writes; `worker start` lines are started beside the program before them, and
-log to a standard error that the page does not show. A tutorial's docstring ends with
-what the tutorial prints, after the line `It prints::`.
+In Markdown, a `console` block runs each line that starts with `$ grainlike`, and shows all that this writes. A
+tutorial's docstring ends with what the tutorial prints, after the line `It prints::`. Programs of pages are run by
+test_page_files.py.
 """
 
 import ast
@@ -14,13 +12,13 @@ import re
 import shutil
 import sys
 import textwrap
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import typer
 from blocks import blocks_of
 from page_programs import (
+    PAGES,
     Command,
     Example,
     Program,
@@ -31,7 +29,7 @@ from page_programs import (
     own_argv,
     processes_of,
     read_page,
-    start_beside,
+    run_example,
 )
 from ports import free_port
 from waiting import until_blocking
@@ -39,11 +37,6 @@ from waiting import until_blocking
 from grainlike.scheduler import JobState, transition_table
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    path
-    for pattern in ("*.md", "docs/*.md", "docs/launching/*.md", "worker/*.md", "tutorials/*.md")
-    for path in ROOT.glob(pattern)
-)
 _ALL = sorted({*PAGES, *ROOT.glob("docs/**/*.md")})
 _ELSEWHERE = {"16_lammps_on_slurm.py"}
 """Tutorials for a batch system, which the tests of launching run on a real one."""
@@ -63,29 +56,14 @@ def read_tutorial(path: Path) -> Example:
     return Example(str(path.relative_to(ROOT)), program, textwrap.dedent(output).strip("\n") + "\n")
 
 
-_PAGES = {path: read_page(path) for path in PAGES}
-EXAMPLES = [example for examples, _ in _PAGES.values() for example in examples]
-EXAMPLES += [read_tutorial(path) for path in TUTORIALS]
+EXAMPLES = [read_tutorial(path) for path in TUTORIALS]
 COMMANDS = [command for path in _ALL for command in read_page(path)[1]]
 
 
 @needs_two_cores
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_prints_what_it_says(example: Example, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir(mode=0o700)
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "example.py").write_text(example.program)
-    environment = environment_of(home)
-    with ExitStack() as stack:
-        stack.enter_context(nothing_left(home))
-        program = stack.enter_context(Program([sys.executable, "example.py"], work, environment))
-        workers = [stack.enter_context(start_beside(command, home, work, environment)) for command in example.beside]
-        output = finish(program)
-        for command, worker in zip(example.beside, workers, strict=True):
-            compare(command.output, finish(worker))
-    compare(example.output, output)
+def test_a_tutorial_prints_what_it_says(example: Example, tmp_path: Path) -> None:
+    run_example(example, tmp_path)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -168,8 +146,7 @@ def test_an_example_that_stands_still_fails_and_leaves_nothing(tmp_path: Path) -
 
 def test_there_is_something_to_run() -> None:
     assert len(TUTORIALS) >= 4
-    assert sum(example.output != "" for example in EXAMPLES) >= len(TUTORIALS) + 4
-    assert any(example.beside for example in EXAMPLES)
+    assert all(example.output != "" for example in EXAMPLES)
 
 
 def test_the_page_of_commands_has_every_command_and_no_other() -> None:

@@ -1,7 +1,7 @@
 """Pages for the site alone show what happens: programs and shell scripts are run, and outputs compared.
 
 Programs of all pages share one process (tests/helpers/blocks.py), which is much cheaper than a process for each;
-tests/integration/test_docs.py has the other pages, and notebooks/test_page_cells.py beside it the cells of all.
+tests/integration/test_page_files.py has the other pages, and notebooks/test_page_cells.py beside it the cells of all.
 """
 
 import doctest

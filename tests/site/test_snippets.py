@@ -1,7 +1,7 @@
 """Blocks of all pages are of kinds that are known, and each kind is held to what it is: settings load, commands parse.
 
-What a block does is tried elsewhere: programs and scripts in test_pages.py and tests/integration/test_docs.py, cells
-and prompts in tests/integration/notebooks, pools in tests/integration/test_launching_pages.py.
+What a block does is tried elsewhere: programs and scripts in test_pages.py and tests/integration/test_page_files.py,
+cells and prompts in tests/integration/notebooks, pools in tests/integration/test_launching_pages.py.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """Cells of the pages, `py` blocks, which await at the top: in a real Jupyter kernel, and typed at the prompt of
 `python -m asyncio`. Of a page they run in order; what each shows is the `text` block after it.
 
-Programs, which are complete, are run as files, and typed at the prompt of Python: tests/integration/test_docs.py,
+Programs, which are complete, are run as files, and typed at the prompt of Python: tests/integration/test_page_files.py,
 tests/site/test_pages.py, and test_page_programs.py here.
 """
 

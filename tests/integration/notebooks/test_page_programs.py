@@ -1,7 +1,7 @@
 """Programs of the pages, pasted at the prompt of Python, do there what they do as files.
 
 All are typed at one prompt, where each page begins without the names of others. As files they are run by
-tests/integration/test_docs.py and tests/site/test_pages.py.
+tests/integration/test_page_files.py and tests/site/test_pages.py.
 """
 
 from __future__ import annotations
