@@ -8,8 +8,8 @@ program gives an own value only while no worker has it, and to one worker at a t
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from grainlike.scheduler._events import HeadAction
@@ -468,19 +468,25 @@ class Transfers:
         counts = (coming, self.coming), (going_in, self._going_in), (going_out, self._going_out)
         assert all(found == kept for found, kept in counts), counts
         assert all(weight <= AT_ONCE for going in (going_in, going_out) for weight in going.values())
-        claims: dict[int, Counter[str]] = defaultdict(Counter)
-        bound = Counter[tuple[int, int]]()
+        claims: dict[int, dict[str, int]] = {number: {} for number in self._workers}
+        bound: dict[tuple[int, int], int] = {}
         for job in jobs.values():
             if job.data is not None and job.data.target:
-                bound.update((number, job.data.target) for number in job.data.inputs)
-                to = [self.known.get((number, job.data.target)) for number in job.data.inputs]
+                keys = [(number, job.data.target) for number in job.data.inputs]
+                for key in keys:
+                    bound[key] = bound.get(key, 0) + 1
+                to = [self.known.get(key) for key in keys]
                 lacked = [transfer.value.id for transfer in to if transfer is not None and job.id in transfer.jobs]
                 assert job.data.lacks == len(lacked), f"job {job.id} waits for {lacked}, and counts {job.data.lacks}"
-                if job.data.target in self._workers:
-                    claims[job.data.target].update(dict(job.data.claim))
+                claimed = claims.get(job.data.target, {})  # nothing is counted where it was lost
+                for name, amount in job.data.claim:
+                    claimed[name] = claimed.get(name, 0) + amount
         assert bound == self.table.bound, f"other jobs are on their way than {self.table.bound}"
-        found, known = (
-            {worker: Counter(units) for worker, units in some.items() if any(units.values())}
-            for some in (claims, self.claims)
-        )
+        found, known = _above_zero(claims), _above_zero(self.claims)
         assert found == known, f"jobs on their way are counted with {known}, not {found}"
+
+
+def _above_zero(claims: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:
+    """Return what is claimed at each worker, without amounts of zero."""
+    found = {worker: {name: amount for name, amount in units.items() if amount} for worker, units in claims.items()}
+    return {worker: units for worker, units in found.items() if units}
