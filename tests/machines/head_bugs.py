@@ -261,7 +261,7 @@ HEAD_BUGS: tuple[Bug, ...] = (
         HEAD,
         "a class that is new is not compared with the workers that have had room for long",
         "machine",
-        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (_WAITING, "FEW = 16\n", "FEW = 0\n"),
         (
             _WAITING,
             "        elif cls.place is None:\n            self.add_new(cls, job)\n",
@@ -273,11 +273,11 @@ HEAD_BUGS: tuple[Bug, ...] = (
         HEAD,
         "a blocked class is not found where another stands before it that does not fit",
         "machine",
-        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (_WAITING, "FEW = 16\n", "FEW = 0\n"),
         (
             _INDEX,
-            "                    if all(map(le, entry[3], room)):\n",
-            "                    if all(map(le, block[0][3], room)):\n",
+            "and all(map(le, entry[3], room)):\n",
+            "and all(map(le, block[0][3], room)):\n",
         ),
     ),
     seeded_bug(
@@ -285,7 +285,7 @@ HEAD_BUGS: tuple[Bug, ...] = (
         HEAD,
         "what waits is not looked at when a job has ended",
         "machine",
-        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (_WAITING, "FEW = 16\n", "FEW = 0\n"),
         (_PLANNING, "self._lending or self._read != (log.epoch, len(log.entries))\n", "self._lending\n"),
     ),
     seeded_bug(
@@ -293,7 +293,7 @@ HEAD_BUGS: tuple[Bug, ...] = (
         HEAD,
         "new jobs wait although a worker has room for them",
         "machine",
-        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (_WAITING, "FEW = 16\n", "FEW = 0\n"),
         (
             _CANDIDATES,
             "            return False\n    return True\n\n\ndef tightest_of(",

@@ -9,7 +9,7 @@ from grainlike.scheduler import (
     HeadScheduler,
     NodeScheduler,
 )
-from grainlike.scheduler.planning import _planner, _resting, _waiting
+from grainlike.scheduler.planning import _planner, _resting
 from grainlike.scheduler.values._rooms import KEPT_SCHEMA
 from grainlike.simulation import CALM
 from simtest import Trial, simulate
@@ -281,7 +281,6 @@ def test_looks_that_are_left_out_would_change_nothing(workload, seeds, monkeypat
     """With the index of classes in use from the first class on, as in worlds with very many. The first worlds with full
     stores are those where room counts which others had taken meanwhile.
     """
-    monkeypatch.setattr(_waiting, "FEW", 0)
     monkeypatch.setattr(_planner, "FEW", 0)
     worlds = [simulate(seed, workload).digest for seed in seeds]
     monkeypatch.setattr(_resting.Resting, "let_rest", lambda *_: None)

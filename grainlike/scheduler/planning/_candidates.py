@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
+from itertools import repeat
 from operator import le
 
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape
@@ -95,7 +96,7 @@ def nobody_has_room(cls: RequestClass, workers: dict[int, WorkerState], rooms: F
     """
     free = rooms.get(cls.names)
     if free is None:
-        found = {tuple([worker.free.get(name, -1) for name in cls.names]) for worker in workers.values()}
+        found = {tuple(map(worker.free.get, cls.names, repeat(-1))) for worker in workers.values()}
         most = tuple(map(max, zip(*found, strict=True)))
         free = rooms[cls.names] = [most, *(found if len(found) <= ROOMS_MOST else (most,))]
     for room in free[1:] if all(map(le, cls.needs, free[0])) else ():

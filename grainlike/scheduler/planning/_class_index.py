@@ -7,7 +7,7 @@ given amounts is found without a look at those that do not.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from operator import le
 
 __all__ = ["ClassIndex", "Entry", "Kind", "Order", "Room", "fits"]
@@ -77,13 +77,16 @@ class ClassIndex:
         else:
             del self.blocks[at], self._lasts[at], self._least[at]
 
-    def after(self, entry: Entry | None) -> Entry | None:
-        """Return the class that comes next after `entry`, or the first."""
-        at = 0 if entry is None else bisect_right(self._lasts, entry)
-        if at == len(self.blocks):
-            return None
-        block = self.blocks[at]
-        return block[0] if entry is None else block[bisect_right(block, entry)]
+    def after(self, entry: Entry | None, but: Container[int] = ()) -> Entry | None:
+        """Return the class that comes next after `entry`, or the first, of those whose numbers are not in `but`."""
+        begin = 0 if entry is None else bisect_right(self._lasts, entry)
+        for at in range(begin, len(self.blocks)):
+            block = self.blocks[at]
+            skipped = 0 if entry is None or at > begin else bisect_right(block, entry)
+            for place in range(skipped, len(block)):
+                if block[place][2] not in but:
+                    return block[place]
+        return None
 
     def first_fitting(self, rooms: Sequence[Room], after: Entry | None) -> Entry | None:
         """Return the first class that fits into one of the rooms, of those that come later than `after`."""
@@ -106,8 +109,9 @@ class ClassIndex:
             if all(map(le, self._least[at], room)):
                 skipped = bisect_right(block, after) if after is not None and at == begin else 0
                 stop = None if end is None or block[-1] < end else bisect_left(block, end)
+                last = room[-1] if room else 0  # memory, if they ask for some, tells of most that they do not fit
                 for entry in block[skipped:stop] if skipped or stop else block:
-                    if all(map(le, entry[3], room)):
+                    if (not room or entry[3][-1] <= last) and all(map(le, entry[3], room)):
                         return entry
                 if not (skipped or stop):
                     self._least[at] = _least_of(block)

@@ -52,11 +52,13 @@ class WorkerKinds:
             return ()
         if self._are_many or any(shape.nodes > 1 for shape in cls.shapes):
             return ANY
-        return tuple(
-            kind
-            for kind, capacity in self._capacities.items()
-            if any(_is_wide(shape, capacity) for shape in cls.shapes)
-        )
+        found: list[int] = []
+        for kind, capacity in self._capacities.items():
+            for shape in cls.shapes:
+                if _is_wide(shape, capacity):
+                    found.append(kind)
+                    break
+        return ANY if found and len(found) == len(self._capacities) else tuple(found)
 
     def may_be_wide(self, shape: Shape) -> bool:
         """Return False if there is no worker on which a job of the shape is wide; True if there may be one."""
@@ -76,6 +78,10 @@ class WorkerKinds:
 
 def _is_wide(shape: Shape, capacity: dict[str, int]) -> bool:
     """Return True if a worker with this capacity could run the shape, which takes more than half of something."""
-    return all(amount <= capacity.get(name, 0) for name, amount in shape.units) and any(
-        2 * amount > capacity[name] for name, amount in shape.units
-    )
+    wide = False
+    for name, amount in shape.units:
+        has = capacity.get(name, 0)
+        if amount > has:
+            return False
+        wide = wide or 2 * amount > has
+    return wide

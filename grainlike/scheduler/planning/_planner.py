@@ -36,7 +36,8 @@ from grainlike.scheduler.planning._resting import Resting
 from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST
 from grainlike.scheduler.planning._shares import Shares
 from grainlike.scheduler.planning._start_limits import StartLimits
-from grainlike.scheduler.planning._waiting import FEW, WaitingClasses
+from grainlike.scheduler.planning._waiting import FEW, FEW_BEFORE, WaitingClasses
+from grainlike.scheduler.values._rooms import LAPSE_SCHEMA
 from grainlike.scheduler.values._transfers import Transfers
 
 __all__ = ["Planner"]
@@ -50,6 +51,9 @@ VISITED_MOST = 4
 """Number of searches of a class for a worker until its shapes are given heaps of workers. Where classes are very many,
 most have one job, which is looked at when it comes and when it starts.
 """
+
+COMPARED_MOST = 4
+"""Number of workers up to which no heap of them is kept for a shape, as a look at each costs less."""
 
 _PLANNED = JobState.PLANNED
 _IS_GONE = attrgetter("gone")
@@ -145,10 +149,15 @@ class Planner:
             kept.search = None
             if any(map(search.next_of, search.turns)):
                 return False
-        if not waiting.block_new(self._workers, kept.kinds, now):
+        if not waiting.block_new(self._workers, kept.kinds, now, self._few):
             return False
         self.ahead.fresh.clear()
         return True
+
+    @property
+    def _few(self) -> int:
+        """Number of classes up to which a pass looks at all of them."""
+        return FEW if self.near.transfers.rules >= LAPSE_SCHEMA else FEW_BEFORE
 
     @property
     def is_settled(self) -> bool:
@@ -191,7 +200,7 @@ class Planner:
         if reopened:
             self.reserving.reopened = {}
         if not waiting.are_few or len(waiting.few) > FEW:
-            waiting.refresh(now)  # also where none was touched: there may be few by now
+            waiting.refresh(now, self._few)  # also where none was touched: there may be few by now
         batch: dict[tuple[int, int], list[HeadJob]] = {}
         if waiting.are_few:
             self._all_anew = True
@@ -393,8 +402,9 @@ class Planner:
         reservations = self.reserving.by_worker.get(worker.id)
         if reservations is not None and worker.crowded:
             reservations = self.consumers.binding(job, reservations)
-        if reservations is not None and not all(held.admits(job, shape, now) for held in reservations):
-            return False
+        for held in reservations or ():
+            if not held.admits(job, shape, now):
+                return False
         has_tried = job.rare is not None and job.rare.tried is not None
         has_room = not (worker.crowded or has_tried or job.fn.gives > worker.store_left)
         return has_room or self.consumers.may_start(worker, job, now)
@@ -406,7 +416,8 @@ class Planner:
         cls = job.cls
         candidates = self._candidates.get(shape.id)
         if candidates is None:
-            if cls.visits < VISITED_MOST and not cls.near:
+            # Few workers are compared faster than a heap of them is kept.
+            if not cls.near and (len(self._workers) <= COMPARED_MOST or cls.visits < VISITED_MOST):
                 cls.visits += 1
                 return tightest_of(self._workers.values(), shape, job, now, self.admits)
             candidates = self._candidates[shape.id] = Candidates(shape, self._workers, self.log, self.admits)

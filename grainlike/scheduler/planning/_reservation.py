@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import nlargest, nsmallest
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from grainlike.scheduler._records import HeadFunction, HeadJob, Shape, arrival
 from grainlike.scheduler._states import JobState
@@ -47,6 +47,7 @@ that a long queue for all of a device does not starve a job that needs all cores
 
 _FOREVER = float("inf")
 _MOMENT = itemgetter(0)
+_START = attrgetter("start")
 _PLANNED = JobState.PLANNED
 
 CONSIDERED = 16
@@ -95,14 +96,12 @@ class Reservation:
 
         A job that another one submitted always may: its parent waits for it, and may hold what the reserved job needs.
         """
-        if job.parent is not None or arrival(job) <= arrival(self.job):
+        if (job.rare is not None and job.rare.parent is not None) or arrival(job) <= arrival(self.job):
             return True
-        spare = self.as_of(now).spare
-        if ends_by(job.fn, shape, now) <= self.start:
-            return True
+        spare = self.spare or self.as_of(now).spare
         for name, amount in shape.units:
             if spare.get(name, 0) < amount:
-                return False
+                return ends_by(job.fn, shape, now) <= self.start
         return True
 
     def charge(self, job: HeadJob, shape: Shape, now: float) -> None:
@@ -114,7 +113,7 @@ class Reservation:
 
 def soft_limit(fn: HeadFunction, shape: Shape) -> float | None:
     """Return the seconds within which a job nearly always ends: declared, or learned; None if unknown."""
-    declared = shape.soft_s
+    declared = shape.walltime_soft if shape.group is None else shape.soft_s
     if declared is not None:
         return declared
     return fn.times.upper if fn.times.known else None
@@ -133,18 +132,20 @@ def patience_of(job: HeadJob) -> float:
 
 def reserve_on(workers: Iterable[WorkerState], job: HeadJob, shape: Shape, now: float) -> list[Reservation]:
     """Reserve for `job` on the worker where it can start soonest, for a gang on as many; empty where it cannot."""
-    fitting = (worker for worker in workers if worker.fits_ever(shape) and not worker.shut)
-    roomy = nlargest(CONSIDERED + shape.nodes - 1, fitting, key=lambda worker: worker.room_left(shape))
+    roomy = [worker for worker in workers if not worker.shut and worker.fits_ever(shape)]
+    if len(roomy) > 1:
+        roomy = nlargest(CONSIDERED + shape.nodes - 1, roomy, key=lambda worker: worker.room_left(shape))
     weighed = [Reservation(job, shape, worker, now) for worker in roomy]
-    in_time = (reservation for reservation in weighed if reservation.in_time)
-    chosen = nsmallest(shape.nodes, in_time, key=lambda reservation: reservation.start)
+    chosen = [reservation for reservation in weighed if reservation.in_time]
+    if len(chosen) > 1:
+        chosen = nsmallest(shape.nodes, chosen, key=_START)
     return chosen if shape.nodes == 1 or (len(chosen) == shape.nodes and renewed(chosen, now)) else []
 
 
 def renewed(reservations: list[Reservation], now: float) -> bool:
     """Compute the reservations of one job again; return False if a worker will not be there for long enough."""
     worker = reservations[0].worker
-    if len(reservations) == 1 and worker.until == _FOREVER:
+    if worker.until == _FOREVER and reservations[0].shape.nodes == 1:
         reservations[0].spare = {}  # all that depends on `start` is whether it is before the end of the worker
         return not (worker.gone or worker.leaving or worker.shut)
     for reservation in reservations:

@@ -8,7 +8,6 @@ may start there meanwhile.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from itertools import chain
 
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape, arrival
 from grainlike.scheduler._workers import WorkerState
@@ -52,7 +51,9 @@ class Reservations:
         """Drop reservations whose job or worker is gone, or will be gone too soon; compute the others again."""
         for reservations in list(self.by_class.values()):
             job = reservations[0].job
-            if job.cancelled or job.cls.head() is not job or not renewed(reservations, now):
+            cls = job.cls
+            is_first = cls.queue and cls.queue[0] is job and not cls.early  # for most, without a call
+            if job.cancelled or not (is_first or cls.head() is job) or not renewed(reservations, now):
                 self.release(job)
 
     def reserve(self, job: HeadJob, now: float) -> None:
@@ -91,9 +92,10 @@ class Reservations:
 
         Needless while nothing is reserved (`by_worker` is empty).
         """
-        for held in chain.from_iterable(self.by_worker.get(worker.id, ()) for worker in workers):
-            if held.job is not job:
-                held.charge(job, shape, now)
+        for worker in workers:
+            for held in self.by_worker.get(worker.id, ()):
+                if held.job is not job:
+                    held.charge(job, shape, now)
         self.release(job)
 
     def _open_to(self, workers: Iterable[WorkerState], job: HeadJob, *, patient: bool) -> list[WorkerState]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
+from itertools import repeat
 
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, arrival
 from grainlike.scheduler._workers import WorkerState
@@ -183,20 +184,20 @@ class Search:
             if entry is not None and (best is None or entry < best):
                 best, source = entry, line
         if (queue.wide or queue.patient.blocks) and turn.fruitless < CLAIMS_MOST:
-            claims = [(line, self._wide_up_to(kinds)) for kinds, line in queue.wide.items()]
-            if queue.patient.blocks:
-                claims.append((queue.patient, self._patient_up_to()))
-            for line, limit in claims:
-                entry = self._claim(line, turn.cursor, limit)
+            for kinds, line in queue.wide.items():
+                entry = self._claim(line, turn.cursor, self._wide_limits.get(kinds) or self._wide_up_to(kinds))
                 if entry is not None and (best is None or entry < best):
                     best, source = entry, line
+            entry = self._claim(queue.patient, turn.cursor, self._patient_up_to()) if queue.patient.blocks else None
+            if entry is not None and (best is None or entry < best):
+                best, source = entry, queue.patient
         return best, source
 
     def _claim(self, line: ClassIndex, after: Entry | None, limit: Order) -> Entry | None:
         """Return the next class that has no reservation, and could get one."""
-        entry = line.after(after)
-        while entry is not None and entry[2] in self._reserved:
-            entry = line.after(entry)
+        if after is not None and after[:2] >= limit:
+            return None
+        entry = line.after(after, self._reserved)
         return entry if entry is not None and entry[:2] < limit else None
 
     def _wide_up_to(self, kinds: tuple[int, ...]) -> Order:
@@ -222,7 +223,7 @@ class Search:
         for worker in workers:
             if not (worker.leaving or worker.shut):
                 held = self._reservations.get(worker.id)
-                if held is None or len(held) < most:
+                if held is None or (most > 1 and len(held) < most):
                     return _EVERYBODY
                 last = arrival(held[-1].job)
                 if last > limit:
@@ -268,8 +269,10 @@ class Search:
         job = self._classes[line.blocks[0][0][2]].head() if line.blocks else None
         if job is None:
             return []
-        floors = [turn.queue.lines[kind].floor for turn in self.turns.values() if kind in turn.queue.lines]
-        least = tuple(map(min, zip(*floors, strict=True))) if len(floors) > 1 else line.floor
+        least = line.floor
+        if len(self.turns) > 1:
+            floors = [turn.queue.lines[kind].floor for turn in self.turns.values() if kind in turn.queue.lines]
+            least = tuple(map(min, zip(*floors, strict=True)))
         return self._rooms_of(kind, job.fn, self._roomy(tuple(zip(kind[0], least, strict=True))))
 
     def _roomy(self, least: tuple[tuple[str, int], ...]) -> Collection[WorkerState]:
@@ -298,14 +301,14 @@ class Search:
             free = worker.free
             if worker.lent and bound and (limit is None or limit > LOAN_S):
                 free = {**free, "cores": free["cores"] - worker.lent}
-            room = tuple([free.get(name, -1) for name in names])
+            room = tuple(map(free.get, names, repeat(-1)))
             held = self._reservations.get(worker.id)
             if held is not None and bound:
                 for other in held:  # in order of their jobs
-                    spare = other.as_of(self._now).spare
+                    spare = other.spare or other.as_of(self._now).spare
                     if limit is None or self._now + limit > other.start:
                         found[room, arrival(other.job)] = None
-                        room = tuple(map(min, room, [spare.get(name, 0) for name in names]))
+                        room = tuple(map(min, room, map(spare.get, names, repeat(0))))
             found[room, None] = None
         if len(found) > ROOMS_MOST:
             return [(tuple(map(max, zip(*(room for room, _ in found), strict=True))), None)]

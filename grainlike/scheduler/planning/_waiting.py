@@ -21,10 +21,13 @@ from grainlike.scheduler.planning._dormant import DormantClasses, Look
 from grainlike.scheduler.planning._kinds import WorkerKinds
 from grainlike.scheduler.planning._patience import Patience
 
-__all__ = ["ClientQueue", "WaitingClasses", "entry_of"]
+__all__ = ["FEW", "FEW_BEFORE", "ClientQueue", "WaitingClasses", "entry_of"]
 
-FEW = 64
+FEW = 16
 """Number of classes up to which a pass looks at all of them, without an index."""
+
+FEW_BEFORE = 64
+"""That number in journals of earlier schemas (`LAPSE_SCHEMA`); it never changes."""
 
 IMPATIENT_MOST = 512
 """Number of classes that one pass marks as having waited for long, and of new ones that it need not look at."""
@@ -88,10 +91,10 @@ class WaitingClasses:
         else:
             self._touched[cls.id] = cls
 
-    def refresh(self, now: float) -> None:
-        """Update the classes that were touched; start or stop using the index."""
+    def refresh(self, now: float, few: int) -> None:
+        """Update the classes that were touched; start or stop using the index, of which up to `few` have no need."""
         if self.are_few:
-            if len(self.few) <= FEW:
+            if len(self.few) <= few:
                 return
             self.are_few = False
             self._touched, self.few = self.few, {}
@@ -101,7 +104,7 @@ class WaitingClasses:
                 self.renew(cls, now)
                 if cls.near and cls in self.dormant:
                     self.rouse(cls)
-        if self.size <= FEW // 2:
+        if self.size <= few // 2:
             classes = [self._classes[entry[2]] for queue in self.queues.values() for entry in queue]
             for cls in classes:
                 self.leave(cls)
@@ -114,10 +117,10 @@ class WaitingClasses:
         queues = self.queues.values()
         return any(queue.new.blocks or queue.always.blocks or queue.wide or queue.patient.blocks for queue in queues)
 
-    def block_new(self, workers: dict[int, WorkerState], kinds: WorkerKinds, now: float) -> bool:
+    def block_new(self, workers: dict[int, WorkerState], kinds: WorkerKinds, now: float, few: int) -> bool:
         """Enter touched classes as blocked; False unless all are new and fit nowhere."""
         touched = self._touched
-        if not self.size + len(touched) > FEW // 2 or len(touched) > IMPATIENT_MOST:
+        if not self.size + len(touched) > few // 2 or len(touched) > IMPATIENT_MOST:
             return False
         if touched:
             rooms: FreeRooms = {}

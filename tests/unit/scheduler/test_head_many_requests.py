@@ -20,7 +20,7 @@ from grainlike.scheduler import (
     WakeAt,
     WorkerLost,
 )
-from grainlike.scheduler.planning import _class_index, _kinds, _planner, _reservations, _search, _waiting
+from grainlike.scheduler.planning import _class_index, _kinds, _planner, _reservations, _search
 from grainlike.scheduler.planning._reservation import Reservation
 
 FEW, MANY = 100, 3_000
@@ -103,8 +103,8 @@ def of_other_times(i: int) -> Request:
 
 @pytest.mark.parametrize(
     ("ask", "times"),
-    # Those of all sizes cost more: few fit beside each other, so that passes look at each kind, and reserve for some.
-    [(nearly_alike, 1.3), (narrow, 1.7), (of_other_times, 1.6), (spread, 2.6), (tight, 5.1)],
+    # Those of which few fit beside each other cost more: passes reserve workers for some, and each end starts one.
+    [(nearly_alike, 1.2), (narrow, 1.5), (of_other_times, 1.45), (spread, 1.65), (tight, 2.9)],
 )
 def test_jobs_with_a_request_each_cost_a_few_times_what_those_of_one_do(
     ask: Callable[[int], Request], times: float
@@ -126,6 +126,22 @@ def test_jobs_with_a_request_each_cost_a_few_times_what_those_of_one_do(
 
     cost(lambda _: Cores(1))
     assert cost(ask) < times * cost(lambda _: Cores(1) & Memory(GIB))
+
+
+@pytest.mark.parametrize(
+    ("schema", "waiting", "are_few"), [(9, 16, True), (9, 17, False), (8, 64, True), (8, 65, False)]
+)
+def test_the_index_of_waiting_classes_is_used_by_the_rules_of_who_wrote_the_journal(
+    schema: int, waiting: int, are_few: bool
+) -> None:
+    cluster = full_cluster(0, narrow)
+    cluster.head.decide_as(schema)
+    for i in range(waiting):
+        cluster.submit(narrow(i), 1.0)
+    assert cluster.head._planner.waiting.are_few == are_few
+    cluster.head.decide_as(9)
+    cluster.tell(Ticked())
+    assert cluster.head._planner.waiting.are_few == (waiting <= 16)
 
 
 @pytest.mark.parametrize("ask", [narrow, wide, of_all_sizes])
@@ -203,7 +219,7 @@ def test_jobs_that_come_while_nothing_is_free_make_no_pass(
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_left_out_of_passes_changes_no_action(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same history again, with a pass after each event, and a look at each class while they are few."""
-    monkeypatch.setattr(_waiting, "FEW", (1, 4, 64)[seed % 3])
+    monkeypatch.setattr(_planner, "FEW", (1, 4, 16)[seed % 3])
     monkeypatch.setattr(_planner, "PLACED_MOST", (2, 256)[seed % 2])
 
     def actions() -> list[object]:
@@ -230,7 +246,7 @@ def test_reservations_that_are_computed_when_asked_for_change_no_action(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same history again, with all of them computed when a pass begins, and all rooms compared with all classes."""
-    monkeypatch.setattr(_waiting, "FEW", (1, 4, 64)[seed % 3])
+    monkeypatch.setattr(_planner, "FEW", (1, 4, 16)[seed % 3])
     monkeypatch.setattr(_class_index, "BLOCK", 2 + seed % 2)
     renewed = _reservations.renewed
 
@@ -301,7 +317,7 @@ def test_what_was_cancelled_waits_no_more() -> None:
 def test_a_look_at_everything_finds_no_more_than_what_was_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each event of a random history, a pass that compares all with all gives nothing out."""
     monkeypatch.setattr(_class_index, "BLOCK", 2)
-    monkeypatch.setattr(_waiting, "FEW", 1 if seed % 2 == 0 else 6)
+    monkeypatch.setattr(_planner, "FEW", 1 if seed % 2 == 0 else 6)
     monkeypatch.setattr(_search, "FAILED_MOST", 2)
     monkeypatch.setattr(_planner, "VISITS_MOST", 5)
     dice = random.Random(seed)

@@ -16,7 +16,7 @@ from grainlike.scheduler import (
     WorkerStored,
     WorkerSuspected,
 )
-from grainlike.scheduler.planning import _planner, _resting, _waiting
+from grainlike.scheduler.planning import _planner, _resting
 
 GIB = 1 << 30
 
@@ -120,7 +120,6 @@ class RandomCluster(ValueCluster):
 @pytest.mark.parametrize(("first", "stores"), [(0, False), (20, False), (40, True)])
 def test_the_head_decides_as_if_it_looked_at_all(first, stores, monkeypatch):
     """With the index of classes in use from the first class on, as where there are very many."""
-    monkeypatch.setattr(_waiting, "FEW", 0)
     monkeypatch.setattr(_planner, "FEW", 0)
     seeds = range(first, first + 20)
     decided = {seed: RandomCluster(seed, stores=stores).live(120) for seed in seeds}

@@ -14,7 +14,7 @@ from grainlike.scheduler import (
     WorkerReported,
     WorkerSuspected,
 )
-from grainlike.scheduler.planning import _planner, _waiting
+from grainlike.scheduler.planning import _planner
 from grainlike.wire import Code, Completed, LeaseStart
 
 FOREVER = 1e6
@@ -153,7 +153,6 @@ def test_a_gang_does_not_run_again_for_room():
 
 @pytest.mark.parametrize("few", [64, 0])
 def test_it_waits_for_the_other_worker_while_that_is_busy_and_starts_at_the_first_when_that_is_gone(few, monkeypatch):
-    monkeypatch.setattr(_waiting, "FEW", few)
     monkeypatch.setattr(_planner, "FEW", few)
     world = Outputs(100)
     world.join(Cores(1) & Resource("there", 1), store=100 * MB)
@@ -235,7 +234,6 @@ def test_a_function_whose_jobs_have_all_failed_teaches_how_much_room_they_need()
 
 @pytest.mark.parametrize("few", [64, 0])
 def test_what_waits_for_room_starts_at_a_tight_worker_when_the_other_has_none_any_more(few, monkeypatch):
-    monkeypatch.setattr(_waiting, "FEW", few)
     monkeypatch.setattr(_planner, "FEW", few)
     world = Outputs(100)
     for _ in range(2):
