@@ -69,7 +69,7 @@ HEAD_BUGS: tuple[Bug, ...] = (
         "a wide job waits for a worker that gets nothing for now, while narrow ones go past it everywhere else",
         "laws",
         (_RESERVATION, "or self.worker.leaving or self.worker.shut:", "or self.worker.leaving:"),
-        (_RESERVATION, "worker.fits_ever(shape) and not worker.shut)", "worker.fits_ever(shape))"),
+        (_RESERVATION, "if not worker.shut and worker.fits_ever(shape)]", "if worker.fits_ever(shape)]"),
     ),
     # --- one outcome, and a true one ---------------------------------------------------------------------------------
     seeded_bug(
@@ -341,7 +341,11 @@ HEAD_BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs that outlast the reserved start are let in",
         "waits",
-        (_RESERVATION, "if ends_by(job.fn, shape, now) <= self.start", "if ends_by(job.fn, shape, now) > self.start"),
+        (
+            _RESERVATION,
+            "return ends_by(job.fn, shape, now) <= self.start",
+            "return ends_by(job.fn, shape, now) > self.start",
+        ),
     ),
     seeded_bug(
         "send_ahead_past_a_blocked_job",

@@ -205,9 +205,9 @@ bytes that were free in all tiers together counted, such a job waited for a work
 
 _LAPSES = Conversion()
 """Schema 9: a refusal lapses even if no job waits outside its queue, and jobs wait for room for their values only where
-their inputs have some, too. Before, jobs waited for such a worker for ever. Passes use the index of waiting classes from
-17 of them on. Before, they did from 65 on, which may give another order where programs have used the same. What is named
-in images is the same.
+their inputs have some, too. Before, jobs waited for such a worker for ever. Passes use the index of waiting classes
+from 17 of them on. Before, they did from 65 on, which may give another order where programs have used the same. What is
+named in images is the same.
 """
 
 CONVERSIONS: dict[int, SchemaConversion] = {

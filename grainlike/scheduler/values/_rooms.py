@@ -35,8 +35,8 @@ travel with a job for which nothing could make room for long; and a job has no r
 
 LAPSE_SCHEMA = 9
 """Schema of journals since which refusals lapse also while no job waits outside its queue; a job does not wait for the
-room that another worker has for its value if its inputs have none there; and passes use the index of waiting classes from
-17 of them on (`planning._waiting`).
+room that another worker has for its value if its inputs have none there; and passes use the index of waiting classes
+from 17 of them on (`planning._waiting`).
 """
 
 PACKED_MOST = 64
