@@ -2,8 +2,8 @@
 
 *With* run-lists is how they run: a function known to be tiny has many calls on one lease. *Isolated*
 calls share leases, too, and their process is put in order after each; so it is where two functions are called
-*in turn*. *Without*, each call has a lease of its own, granted, told and given back, as calls have that take longer:
-here two functions with different timeouts are called in turn.
+*in turn*, and where one function is called with two *timeouts* in turn. *Without*, each call has a lease of its own,
+granted, told and given back, as calls have that take longer: here the function has once waited for a job of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from grainlike import Cores, delayed, gather
-from grainlike_bench._pairs import OWN_LEASES_S, in_turn
+from grainlike_bench._pairs import TIMEOUTS_S, in_turn, nesting_once
 from grainlike_bench.bench_jobs import daemon
 
 JOBS = 10_000
@@ -27,6 +27,7 @@ _LABELS = {
     "with": "grainlike, with run-lists",
     "isolated": "grainlike, isolated",
     "turns": "grainlike, two in turn",
+    "timeouts": "grainlike, two timeouts",
     "without": "grainlike, a lease each",
 }
 
@@ -58,15 +59,18 @@ async def measure(rounds: int = ROUNDS) -> dict[str, list[float]]:
     listed = delayed(nothing) @ Cores(1)
     isolated = delayed(nothing, isolate=True) @ Cores(1)
     two = [delayed(function) @ Cores(1) for function in (nothing, other)]
-    alone = [delayed(nothing, timeout=timeout) @ Cores(1) for timeout in OWN_LEASES_S]
+    timed = [delayed(nothing, timeout=timeout) @ Cores(1) for timeout in TIMEOUTS_S]
+    alone = delayed(nesting_once(nothing)) @ Cores(1)
     with ProcessPoolExecutor(2) as pool:
         async with daemon(insecure=True):
+            await alone(None)
             ways = {
                 "pool": partial(pooled, pool),
                 "with": partial(ours, listed),
                 "isolated": partial(ours, isolated),
                 "turns": partial(ours, *two),
-                "without": partial(ours, *alone),
+                "timeouts": partial(ours, *timed),
+                "without": partial(ours, alone),
             }
             seconds = await in_turn(list(ways.values()), rounds)
     return {name: [JOBS / took for took in taken] for name, taken in zip(ways, seconds, strict=True)}

@@ -43,11 +43,12 @@ class Setup(BaseMessage, frozen=True, tag=30):
 class Run(BaseMessage, frozen=True, tag=31):
     """A lease for a runner: run these jobs one after another on `allocation`.
 
-    `limit` is the number of seconds that each job may run. The deadline of an only job counts from the grant; for a
-    process that could not begin it at once, from `Ready`; those of several from when they begin. `memory` and `needs`
-    are as in `Assign`. Where jobs are kept `apart`, each finds the process as the first one does. A process that may
-    hold memory of devices does not begin a `fresh` one: its successor does. A runner that many leases share notes at
-    `place` which jobs of this one it has called.
+    `limit` is the number of seconds that each job may run. Where they differ, `limits` has those of each, and `limit`
+    is the shortest. The deadline of an only job counts from the grant; for a process that could not begin it at once,
+    from `Ready`; those of several from when they begin. `memory` and `needs` are as in `Assign`. Where jobs are kept
+    `apart`, each finds the process as the first one does. A process that may hold memory of devices does not begin a
+    `fresh` one: its successor does. A runner that many leases share notes at `place` which jobs of this one it has
+    called.
     """
 
     lease: int
@@ -64,6 +65,11 @@ class Run(BaseMessage, frozen=True, tag=31):
     apart: bool = False
     fresh: bool = False
     place: int = 0
+    limits: tuple[float | None, ...] = ()
+
+    def limit_of(self, position: int) -> float | None:
+        """Return the number of seconds that the job at a position may run."""
+        return self.limits[position] if self.limits else self.limit
 
 
 class StopReason(IntEnum):

@@ -195,6 +195,13 @@ NODE_BUGS: tuple[Bug, ...] = (
         "waits",
         (_NODE, "self._runners.limit(lease, now - event.ran_s)", "self._runners.limit(lease, now)"),
     ),
+    _bug(
+        "time_it_as_one_before_it",
+        NODE,
+        "a job of a run-list is ended by the time limit of one before it, the end of which was not told yet",
+        "waits",
+        (_RUNNERS, "max(lease.clocked.limit_s,", "max(next(iter(lease.jobs.values())).limit_s,"),
+    ),
     seeded_bug(
         "count_it_twice",
         NODE,
@@ -207,7 +214,7 @@ NODE_BUGS: tuple[Bug, ...] = (
         NODE,
         "the start of a process is taken from the time of its first job",
         "machine",
-        (_RUNNERS, "lease.limit_s + (0.0 if lease.runner.ready else START_S)", "lease.limit_s"),
+        (_RUNNERS, "limit_s + (0.0 if lease.runner.ready else START_S)", "limit_s"),
     ),
     seeded_bug(
         "forget_when_it_was_ready",

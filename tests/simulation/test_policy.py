@@ -75,19 +75,22 @@ def test_what_waits_behind_a_surprise_runs_elsewhere():
     assert max(start for at, start in outcome.starts.items() if at != 296) < 1.0
 
 
+@pytest.mark.parametrize("limits", [(0.05,), (0.05, 0.2)])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_time_limit_of_a_job_in_a_run_list_counts_from_its_own_beginning(seed):
-    """Tiny jobs with a short limit share leases; some never end, and those behind each of them run elsewhere."""
+def test_the_time_limit_of_a_job_in_a_run_list_counts_from_its_own_beginning(seed, limits):
+    """Tiny jobs with short limits share leases; some never end, and those behind each of them run elsewhere."""
     dice = Dice(seed)
     stuck = {100 + dice.below(300) for _ in range(8)}
-    jobs = tuple(JobPlan(0, Cores(1), 5.0 if at in stuck else 0.0002) for at in range(400))
-    workload = Workload("hurried", (FunctionPlan("hurried", timeout=0.05, on_timeout=False),), jobs)
+    jobs = tuple(JobPlan(at % len(limits), Cores(1), 5.0 if at in stuck else 0.0002) for at in range(400))
+    functions = tuple(FunctionPlan(f"hurried {limit:g}", timeout=limit, on_timeout=False) for limit in limits)
+    workload = Workload("hurried", functions, jobs)
     network = Network(spawn=Delay(0.05, 0.05), stop=Delay(0.0, 0.0))
     outcome = Trial(seed, workload, equal_nodes(1, Cores(1)), network=network).run()
     assert outcome.violations == ()
-    for begun in (outcome.starts[at] for at in stuck):
+    for at in stuck:
+        begun = outcome.starts[at]
         behind = min((start for start in outcome.starts.values() if start > begun), default=begun)
-        assert behind - begun <= 0.05 + network.spawn.most + 0.005
+        assert behind - begun <= limits[at % len(limits)] + network.spawn.most + 0.005
 
 
 def test_without_sending_ahead_tiny_jobs_are_slow(monkeypatch):

@@ -56,6 +56,7 @@ async def _at_once(session: Session, size: int) -> dict[str, float]:
 
 
 async def _leases(session: Session, size: int) -> dict[str, float]:
+    await session.alone(identity, range(WARM_UP))
     spent = Spent(session.daemon)
     values = await session.alone(identity, range(size))
     seconds = spent.stop()

@@ -110,6 +110,7 @@ GOALS: tuple[Goal, ...] = (
     _over("w4b", "W4b chain of 1 000", "our own W1", 0.7, 0.4),
     _over("plain-with", "plain functions, with run-lists", _POOL, 8, 4),
     _over("plain-turns", "plain functions, two in turn", _POOL, 1, 0.8),
+    _over("plain-timeouts", "plain functions, two timeouts in turn", _POOL, 1, 0.8),
     _over("plain-isolated", "plain functions, `isolate=True`", _POOL, 1, 0.8),
     _over("plain-without", "plain functions, a lease each", _POOL, 1, 0.8),
     _over("amap", "`amap` of tiny plain functions", "joblib, batching itself", 0.5, 0.3),

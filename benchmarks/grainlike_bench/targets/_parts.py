@@ -79,9 +79,13 @@ def _queued_default(_: int) -> Found:
     return {"default-queued": list(bench_queued.measure(listening=True).values())}
 
 
+_PLAIN = ("with", "turns", "timeouts", "isolated", "without")
+"""Ways of `bench_plain` that are set against its pool."""
+
+
 def _plain(rounds: int) -> Found:
     rates = asyncio.run(bench_plain.measure(rounds))
-    return {f"plain-{name}": _ratios(rates[name], rates["pool"]) for name in ("with", "turns", "isolated", "without")}
+    return {f"plain-{name}": _ratios(rates[name], rates["pool"]) for name in _PLAIN}
 
 
 def _mix(_: int) -> Found:
@@ -261,7 +265,7 @@ PARTS: dict[str, Part] = {
     "bare": Part(_bare, ("w1-embedded", "amap"), 15, needs=("joblib",)),
     "queued": Part(_queued, ("w1b",), 5),
     "queued-default": Part(_queued_default, ("default-queued",), 10),
-    "plain": Part(_plain, ("plain-with", "plain-turns", "plain-isolated", "plain-without"), 18),
+    "plain": Part(_plain, tuple(f"plain-{name}" for name in _PLAIN), 21),
     "mix": Part(_mix, ("w5-random", "w5-widest"), 45),
     "wide": Part(_wide, ("w6", "w6b-start", "w6b-dask"), 20, needs=("distributed",)),
     "start": Part(_start, ("w7-embedded", "w7-daemon", "w7b"), 20),

@@ -204,6 +204,7 @@ class StartLease(msgspec.Struct, frozen=True, gc=False):
     memory: tuple[int, ...] = ()
     needs: list[list[Need]] = msgspec.field(default_factory=list)
     fresh: bool = False
+    limits: tuple[float | None, ...] = ()
 
 
 class StartApart(StartLease, frozen=True, gc=False):

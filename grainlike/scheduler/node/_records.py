@@ -29,6 +29,7 @@ __all__ = [
     "front",
     "jobs_of",
     "learn",
+    "limits_of",
     "place",
     "run_list_of",
 ]
@@ -65,7 +66,7 @@ class NodeFunction:
 class NodeClass:
     """Record of a request class. `ahead` is the queue of its jobs that were sent ahead of free slots."""
 
-    __slots__ = ("aged", "ahead", "alone", "devices", "fits", "id", "isolate", "request", "varied")
+    __slots__ = ("aged", "ahead", "alone", "devices", "fits", "id", "isolate", "limited", "request", "varied")
 
     def __init__(self, cls: int, request: Request, *, isolate: bool, fits: bool) -> None:
         self.id = cls
@@ -79,6 +80,8 @@ class NodeClass:
         self.ahead: deque[NodeJob] = deque()
         self.aged = False
         """True once the head has told ages of jobs of it, by which they go."""
+        self.limited = False
+        """True if a job of it has had a time limit."""
         self.varied = False
         """True if a job of it has asked for less memory than it says."""
 
@@ -139,14 +142,14 @@ class NodeLease(msgspec.Struct, eq=False):
     cls: NodeClass
     grant: Grant
     runner: NodeRunner
-    limit_s: float | None
-    """Seconds that each of its jobs may run."""
     timed: bool
-    """True once `due` is that of one job: the only one, or the one that ran when a barrier stood."""
+    """True once it is known which job runs, and since when: the only one, or the one that ran when a barrier stood."""
     jobs: dict[int, NodeJob] = msgspec.field(default_factory=dict)
     """Jobs that have not ended yet, in the order of the run-list."""
+    clocked: NodeJob | None = None
+    """The job whose time limit counts, the first that has not ended; None if no job of the lease has one."""
     due: float = 0.0
-    """Time at which the running one is ended for that. Later for a process that was not up yet."""
+    """Time at which it is ended for that: later for a process that was not up yet, and never without a limit."""
     barred: bool = False
     running: int = 0
     """Position of the job that ran when a barrier stood: those before it have ended, even where no end was reported."""
@@ -189,6 +192,7 @@ def jobs_of(
         if function is None or its != fn:
             fn, function = its, functions[its]
             limit_s = shorter(function.timeout, event.hard_s)
+            cls.limited = cls.limited or limit_s is not None
         jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s, number)
     if event.ages:
         for job, age in zip(jobs.values(), event.ages, strict=True):
@@ -221,7 +225,8 @@ def run_list_of(first: NodeJob) -> list[NodeJob]:
             each_s = expected[job.fn]
             if job.fn is not fn:
                 fn, each_s = job.fn, max(each_s, turn_s)
-            if each_s > room_s or job.nbytes > room or job.limit_s != first.limit_s or job.attempt >= again:
+            alone = job.attempt >= again or (job.limit_s != first.limit_s and job.alone)
+            if each_s > room_s or job.nbytes > room or alone:
                 break
             run_list.append(job)
             room_s -= each_s
@@ -237,6 +242,14 @@ def learn(jobs: list[NodeJob], walls: list[float], *, awaited: bool) -> None:
         one = len(functions) == 1
         fn.times.add(walls if one else [wall for job, wall in zip(jobs, walls, strict=True) if job.fn is fn])
         fn.times.awaits |= awaited
+
+
+def limits_of(run_list: list[NodeJob]) -> tuple[float | None, tuple[float | None, ...]]:
+    """Return the shortest time limit of the jobs of a run-list, if they have some, and those of each if they differ."""
+    limits = tuple([job.limit_s for job in run_list])
+    if limits.count(limits[0]) == len(limits):
+        return limits[0], ()
+    return min(limit_s for limit_s in limits if limit_s is not None), limits
 
 
 def shorter(one_s: float | None, other_s: float | None) -> float | None:

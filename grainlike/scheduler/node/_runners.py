@@ -202,11 +202,15 @@ class Runners:
         if number in self._all:
             self._all[number].answers = True
 
-    def limit(self, lease: NodeLease, now: float) -> None:
-        """Start the time limit of a lease now, with `START_S` more if its process is not known to be up."""
-        assert lease.limit_s is not None
-        lease.due = now + lease.limit_s + (0.0 if lease.runner.ready else START_S)
-        self._timers.add(lease.due, lease.id, "timeout")
+    def limit(self, lease: NodeLease, now: float, least_s: float = 0.0) -> None:
+        """Start the time limit of the first job of a lease that has not ended, if it has one: now, with `START_S` more
+        if its process is not known to be up. It passes after `least_s` at the earliest.
+        """
+        lease.clocked, lease.due = next((job for job in lease.unended() if not job.gone), None), inf
+        if lease.clocked is not None and lease.clocked.limit_s is not None:
+            limit_s = max(lease.clocked.limit_s, least_s)
+            lease.due = now + limit_s + (0.0 if lease.runner.ready else START_S)
+            self._timers.add(lease.due, lease.id, "timeout")
 
     def clock(self, number: int, now: float, *, ready: bool) -> None:
         """Record that a runner's process is up, or is being replaced: the time limits of its leases start again."""
@@ -214,7 +218,7 @@ class Runners:
         if runner is not None:
             runner.ready = ready
             for lease in runner.leases.values():
-                if lease.limit_s is not None:
+                if lease.clocked is not None:
                     self.limit(lease, now)
 
     def released(self, runner: NodeRunner, out: list[NodeAction]) -> None:

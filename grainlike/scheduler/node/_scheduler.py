@@ -61,6 +61,7 @@ from grainlike.scheduler.node._records import (
     front,
     jobs_of,
     learn,
+    limits_of,
     place,
     run_list_of,
     shorter,
@@ -306,8 +307,9 @@ class NodeScheduler:
         self, number: int, grant: Grant, runner: NodeRunner, run_list: list[NodeJob], now: float, out: list[NodeAction]
     ) -> None:
         first, several = run_list[0], len(run_list) > 1
-        cls, limit = first.cls, first.limit_s
-        lease = NodeLease(number, cls, grant, runner, limit, timed=not several)
+        cls = first.cls
+        limit, limits = limits_of(run_list) if cls.limited and several else (first.limit_s, ())
+        lease = NodeLease(number, cls, grant, runner, timed=not several)
         self._leases[number] = runner.leases[number] = lease
         for position, job in enumerate(run_list):
             job.lease, job.position = lease, position
@@ -320,7 +322,8 @@ class NodeScheduler:
         needs = [self._needs.get(job, []) for job in jobs] if some else []
         start = StartApart if cls.isolate and several else StartLease
         fresh = cls.devices and self._runners.hold_devices(runner, grant)
-        out.append(start(runner.id, number, allocation, jobs, attempts, fns, deadlines, limit, memory, needs, fresh))
+        rest = limit, memory, needs, fresh, limits
+        out.append(start(runner.id, number, allocation, jobs, attempts, fns, deadlines, *rest))
         out.append(TellStarted(LeaseStart(number, cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:
             self._runners.limit(lease, now)
@@ -343,7 +346,7 @@ class NodeScheduler:
         lease.runner.ready = True
         if self._all_good(lease, completed):
             out.append(TellCompleted(completed, forwarded=True))
-            self._maybe_end(lease, out)
+            self._maybe_end(lease, now, out)
             return
         codes = list(completed.codes)
         told: list[int] = []
@@ -378,7 +381,7 @@ class NodeScheduler:
             self._keep(back)
         if told:
             out.append(TellCompleted(completed.told(told, codes), forwarded=True))
-        self._maybe_end(lease, out)
+        self._maybe_end(lease, now, out)
 
     def _all_good(self, lease: NodeLease, completed: Completed) -> bool:
         """Record a batch of jobs that all succeeded and are all current; return False for any other, unrecorded.
@@ -411,11 +414,16 @@ class NodeScheduler:
         else:
             self._lending.goes_on(job.lease, job, event.heard, out)
 
-    def _maybe_end(self, lease: NodeLease, out: list[NodeAction]) -> None:
-        """End a lease that has no jobs left, unless its process was asked to die and is not gone yet."""
+    def _maybe_end(self, lease: NodeLease, now: float, out: list[NodeAction]) -> None:
+        """End a lease that has no jobs left, unless its process was asked to die and is not gone yet. Of one that has,
+        the time limit of another counts if the job that was up has ended.
+        """
         if not lease.jobs and not lease.runner.terminating:
             self._end(lease, out)
             self._runners.released(lease.runner, out)
+        elif lease.clocked is not None and lease.clocked.id not in lease.jobs and not lease.runner.terminating:
+            lease.timed = False
+            self._runners.limit(lease, now)
 
     def _end(self, lease: NodeLease, out: list[NodeAction]) -> None:
         del self._leases[lease.id], lease.runner.leases[lease.id]
@@ -477,10 +485,10 @@ class NodeScheduler:
         lease.running = max(event.started, 0)
         if lease.jobs and all(job.stopped is not None for job in lease.unended()):
             self._runners.terminate(lease, now, out)
-        elif lease.limit_s is not None:
+        elif lease.clocked is not None:
             self._runners.limit(lease, now - event.ran_s)
         lease.timed = True
-        self._maybe_end(lease, out)
+        self._maybe_end(lease, now, out)
 
     def _keep(self, jobs: list[NodeJob]) -> None:
         """Put jobs that were handed back to the front of those that wait here."""
@@ -571,18 +579,18 @@ class NodeScheduler:
             out.append(KillRunner(runner.id))
         elif action == "retire":
             self._retire(lease, now, out)
-        elif action == "timeout" and now >= lease.due:
-            overdue = [job for job in lease.unended() if job.stopped is None]
+        elif action == "timeout" and now >= lease.due and not runner.terminating:
+            job = lease.clocked
+            assert job is not None
             if not lease.timed:  # no barrier was held: which of its jobs runs, and since when, is not known
                 lease.timed = True
-                assert lease.limit_s is not None
-                self._runners.limit(lease, now + max(0.0, UNSEEN_S - lease.limit_s))
-            elif overdue:
-                overdue[0].stopped = Code.TIMED_OUT  # those behind it have not begun
-                if runner.kind == "own":
-                    self._runners.terminate(lease, now, out)
-                else:
-                    self._stop(lease, overdue, now, out)
+                self._runners.limit(lease, now, UNSEEN_S)
+            elif runner.kind == "own":
+                job.stopped = job.stopped or Code.TIMED_OUT  # those behind it have not begun
+                self._runners.terminate(lease, now, out)
+            elif job.stopped is None:
+                job.stopped = Code.TIMED_OUT
+                self._stop(lease, [job], now, out)
 
     # --- invariants --------------------------------------------------------------------------------------------------
 

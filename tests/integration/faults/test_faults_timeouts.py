@@ -33,7 +33,7 @@ from grainlike import (
     info,
     start,
 )
-from grainlike.scheduler.node import _runners
+from grainlike.scheduler.node import _records, _runners
 from grainlike_worker.daemon import _daemon
 
 pytestmark = pytest.mark.asyncio
@@ -94,19 +94,28 @@ class WorkersClock:
         set_alarm = daemon._alarm.set
         daemon._alarm.set = lambda at: set_alarm(at - self._ahead)  # it goes by the true clock
 
+    @property
+    def ahead(self):
+        return self._ahead
+
     def set_ahead(self, seconds):
         """Set it ahead, and have the worker do all that is due then."""
         self._ahead = seconds
         for daemon in self._daemons:
             daemon._ring()
 
+    def lease(self):
+        """Return the one lease of which a job has not ended."""
+        (daemon,) = self._daemons
+        (lease,) = [lease for lease in daemon._scheduler._leases.values() if lease.unended()]
+        return lease
+
     async def run_out(self):
         """Set it ahead until the one job that runs is out of its time.
 
         A limit begins anew once it is known which job of a run-list runs; where that is never known, two have to pass.
         """
-        (daemon,) = self._daemons
-        (lease,) = [lease for lease in daemon._scheduler._leases.values() if lease.unended()]
+        lease = self.lease()
         await until(lambda: lease.timed or lease.barred)
 
         def stopped():
@@ -405,4 +414,44 @@ async def test_each_that_never_ends_runs_out_of_its_own_time_behind_one_that_did
         outcomes = await all_
         assert [number for number, value in enumerate(outcomes) if value != number] == [30, 45]
         assert all(isinstance(outcomes[number], JobTimeoutError) for number in (30, 45))
+        assert await (one @ Cores(1))() == 1
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("endless", [30, 31])
+async def test_in_a_run_list_of_different_timeouts_each_job_has_its_own(
+    endless, isolate, gates, clock, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_records, "TINY_S", 3600.0)  # on a busy machine, too
+    monkeypatch.setattr(_records, "RUN_LIST_S", 3600.0)
+    limits, begun = (20, 2000), tmp_path / "begun"
+    started, start_lease = [], _daemon._Daemon._start
+    monkeypatch.setattr(_daemon._Daemon, "_start", lambda daemon, a: started.append(a) or start_lease(daemon, a))
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(1)):
+        visit = gate.visit
+
+        def tiny(number):
+            if number < 60:
+                with begun.open("a") as file:
+                    file.write(f"{number}\n")
+            if number == endless:
+                visit("endless")
+            return number
+
+        jobs = [delayed(tiny, timeout=limit, isolate=isolate) @ Cores(1) for limit in limits]
+        await gather(jobs[number % 2](number) for number in range(100, 200))
+        all_ = gather((jobs[number % 2](number) for number in range(60)), return_exceptions=True)
+        start(all_)
+        await gate.arrival()
+        assert set(started[-1].limits) == set(limits)
+        lease, before = clock.lease(), clock.ahead
+        await until(lambda: lease.timed)
+        await clock.run_out()
+        limit = limits[endless % 2]
+        assert limit <= clock.ahead - before <= limit + 200.0
+        outcomes = await all_
+        assert [number for number, value in enumerate(outcomes) if value != number] == [endless]
+        assert isinstance(outcomes[endless], JobTimeoutError)
+        assert f"its timeout of {limit} s" in str(outcomes[endless])
+        assert sorted(map(int, begun.read_text().split())) == list(range(60)), "each ran once"
         assert await (one @ Cores(1))() == 1

@@ -126,6 +126,7 @@ class Runner:
         allocation: str = "cores=[0]",
         *,
         limit: float | None = None,
+        limits: tuple[float | None, ...] = (),
         apart: bool = False,
     ) -> None:
         """Send one run-list: job number -> (function number, arguments)."""
@@ -134,7 +135,7 @@ class Runner:
         fns = [fn for fn, _ in jobs.values()]
         deadline = None if limit is None else time.monotonic() + limit
         columns = list(jobs), [1] * count, fns, [deadline] * count, data
-        self.send(Run(1, allocation, *columns, [], limit, apart=apart))
+        self.send(Run(1, allocation, *columns, [], limit, apart=apart, limits=limits))
 
     def until(self, *jobs: int) -> None:
         while not set(jobs) <= set(self.codes):

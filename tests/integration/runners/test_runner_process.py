@@ -63,6 +63,22 @@ def test_deadlines_in_a_run_list_are_reckoned_from_when_each_job_begins() -> Non
     assert runner.readied == [0]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_each_job_of_a_run_list_sees_its_own_deadline(apart: bool) -> None:
+    def deadline() -> float | None:
+        assert GVAR.job is not None
+        return GVAR.job.deadline
+
+    with Runner(deadline) as runner:
+        early = time.monotonic()
+        runner.run(dict.fromkeys(range(3), (0, ())), limit=100.0, limits=(3600.0, None, 100.0), apart=apart)
+        runner.until(0, 1, 2)
+        late = time.monotonic()
+    assert early + 3600.0 < runner.values[0] < late + 3600.0
+    assert runner.values[1] is None
+    assert early + 100.0 < runner.values[2] < late + 100.0
+
+
 def test_in_a_run_list_with_a_limit_the_page_shows_since_when_the_job_runs(gate: Gate, claims: ClaimPage) -> None:
     with Runner(stop_at_gate, by_value(now), claims=claims) as runner:
         runner.run({1: (1, ()), 2: (0, gate.args), 3: (1, ())}, limit=100.0)

@@ -11,6 +11,7 @@ from grainlike.scheduler import (
     RaiseBarrier,
     RunnerCompleted,
     RunnerGone,
+    RunnerReady,
     StartApart,
     StartLease,
     TellCompleted,
@@ -19,7 +20,7 @@ from grainlike.scheduler import (
 )
 from grainlike.scheduler.node._records import APART_S, LISTED_LIMIT_S, RUN_LIST_BYTES, RUN_LIST_S
 from grainlike.scheduler.node._scheduler import LONG_S, UNSEEN_S
-from grainlike.wire import Assign, ClassSpec, Code, Completed, Define, FunctionSpec
+from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec
 
 FREE, LIMITED, HURRIED, AWAITS, AWAITS_LIMITED = 1, 2, 3, 4, 5
 SHARED, ISOLATED = 1, 2
@@ -103,10 +104,46 @@ def test_an_isolated_one_that_is_tried_again_does_not_join_others(scheduler: Nod
     assert next_lease(scheduler, ISOLATED, FREE, 1).jobs == [900, 901]
 
 
-def test_nor_do_those_that_may_run_for_another_time(scheduler: NodeScheduler) -> None:
-    for job, limit in ((900, 2.0), (901, 2.0), (902, 3.0)):
-        assert not scheduler.handle(Assign(SHARED, True, [job], [1], [FREE], [b""], [0], limit), 0.0)
-    assert next_lease(scheduler, SHARED, FREE, 1).jobs == [900, 901]
+def limited(scheduler: NodeScheduler, *limits: float | None, cls: int = SHARED) -> StartLease:
+    """Send jobs from 900 on ahead that may run for so long; return the lease that starts when the running one ends."""
+    assert not assign_limited(scheduler, *limits, cls=cls)
+    return started(complete_first(scheduler))
+
+
+def assign_limited(
+    scheduler: NodeScheduler, *limits: float | None, cls: int = SHARED, first: int = 900
+) -> list[NodeAction]:
+    messages = [Assign(cls, True, [job], [1], [FREE], [b""], [0], limit) for job, limit in enumerate(limits, first)]
+    return [action for message in messages for action in scheduler.handle(message, 0.0)]
+
+
+@pytest.mark.parametrize("cls", [SHARED, ISOLATED])
+@pytest.mark.parametrize("limits", [(2.0, 3.0, 2.0), (3.0, None, 2.0), (None, 2.0)])
+def test_those_that_may_run_for_different_times_share_one(
+    scheduler: NodeScheduler, cls: int, limits: tuple[float | None, ...]
+) -> None:
+    start = limited(scheduler, *limits, cls=cls)
+    assert start.jobs == list(range(900, 900 + len(limits)))
+    assert start.limits == limits
+    assert start.limit == 2.0, "the shortest"
+
+
+@pytest.mark.parametrize("limit", [None, 2.0])
+def test_where_all_have_the_same_limit_it_is_said_once(scheduler: NodeScheduler, limit: float | None) -> None:
+    alone = limited(scheduler, 3.0)
+    assert not assign_limited(scheduler, limit, limit, first=901)
+    start = started(complete(scheduler, alone, [900]))
+    assert (start.jobs, start.limit, start.limits) == ([901, 902], limit, ())
+
+
+def test_one_whose_limit_may_be_over_before_a_barrier_stands_joins_none(scheduler: NodeScheduler) -> None:
+    assert limited(scheduler, 2.0, LISTED_LIMIT_S / 2, 2.0).jobs == [900]
+
+
+def test_nor_does_a_coroutine_with_a_limit_join_others(scheduler: NodeScheduler) -> None:
+    assert not assign(scheduler, SHARED, AWAITS, [900, 901], ahead=True)
+    assert not assign(scheduler, SHARED, AWAITS_LIMITED, [902], ahead=True)
+    assert started(complete_first(scheduler)).jobs == [900, 901]
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -184,6 +221,95 @@ def test_a_process_that_begins_none_of_them_is_ended_for_the_first_one(scheduler
     scheduler.check()
 
 
+# --- different limits -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", range(3))
+def test_each_has_its_own_time(scheduler: NodeScheduler, position: int) -> None:
+    limits, began = (3.0, 5.0, 2.0), 0.002
+    start = limited(scheduler, *limits)
+    complete(scheduler, start, start.jobs[:position], 0.003)
+    scheduler.handle(Ticked(), LONG_S)
+    scheduler.handle(BarrierHeld(start.runner, start.lease, position, ran_s=LONG_S - began), LONG_S)
+    assert not ended(scheduler.handle(Ticked(), began + limits[position] - 0.001))
+    assert ended(scheduler.handle(Ticked(), began + limits[position]))
+    gone = scheduler.handle(RunnerGone(start.runner, "SIGTERM", position, 0), 9.0)
+    assert told(gone) == {900 + position: Code.TIMED_OUT}
+    behind = start.jobs[position + 1 :]
+    assert started(gone).jobs == behind if behind else scheduler.idle
+    scheduler.check()
+
+
+@pytest.mark.parametrize("limits", [(None, 2.0), (2.0, None)])
+def test_one_without_a_limit_may_run_for_ever_beside_one_that_has_one(
+    scheduler: NodeScheduler, limits: tuple[float | None, ...]
+) -> None:
+    start, position = limited(scheduler, *limits), limits.index(None)
+    complete(scheduler, start, start.jobs[:position], 0.001)
+    scheduler.handle(Ticked(), LONG_S)
+    scheduler.handle(BarrierHeld(start.runner, start.lease, position), LONG_S)
+    for late in (2.1, 1e3, 1e6):
+        assert not ended(scheduler.handle(Ticked(), late))
+    complete(scheduler, start, [900 + position], 1e6)
+    scheduler.check()
+
+
+def test_one_that_never_begins_is_ended_for_its_own_time_as_soon_as_it_is_up(scheduler: NodeScheduler) -> None:
+    """Its function may hang when it is loaded, so that no barrier is ever held there."""
+    start = limited(scheduler, 600.0, 2.0, None)
+    complete(scheduler, start, [900], 0.5)
+    assert not ended(scheduler.handle(Ticked(), 2.5)), "it may have ended, and the next one have begun"
+    assert ended(scheduler.handle(Ticked(), 4.5))
+    gone = scheduler.handle(RunnerGone(start.runner, "SIGTERM", 1, 0), 5.0)
+    assert told(gone) == {901: Code.TIMED_OUT}
+    assert started(gone).jobs == [902]
+    scheduler.check()
+
+
+def test_the_limit_of_one_that_has_ended_is_not_the_next_ones(scheduler: NodeScheduler) -> None:
+    start = limited(scheduler, 2.0, 600.0)
+    scheduler.handle(Ticked(), 2.0)
+    complete(scheduler, start, [900], 3.5)
+    for late in (4.0, 10.0, 600.0):
+        assert not ended(scheduler.handle(Ticked(), late))
+    assert not ended(scheduler.handle(Ticked(), 603.5))
+    assert ended(scheduler.handle(Ticked(), 1203.5))
+
+
+def test_a_process_that_is_being_ended_for_one_has_no_time_for_the_next(scheduler: NodeScheduler) -> None:
+    start = limited(scheduler, 2.0, 3.0)
+    scheduler.handle(Ticked(), LONG_S)
+    scheduler.handle(Ticked(), 2.0)
+    assert ended(scheduler.handle(Ticked(), 4.0))
+    first = batch(start, [900], [4.0], Code.CANCELLED)
+    assert told(scheduler.handle(RunnerCompleted(start.runner, first), 4.1)) == {900: Code.TIMED_OUT}
+    scheduler.handle(Ticked(), 8.0)
+    gone = scheduler.handle(RunnerGone(start.runner, "SIGKILL", 0, 0, called={start.lease: 0}), 8.5)
+    assert told(gone) == {901: Code.UNBEGUN}
+    scheduler.check()
+
+
+def test_where_the_first_is_cancelled_and_hangs_none_behind_it_is_blamed(scheduler: NodeScheduler) -> None:
+    start = limited(scheduler, 2.0, 3.0)
+    scheduler.handle(Cancel([900], [1]), 0.001)
+    scheduler.handle(Ticked(), 2.0)
+    assert ended(scheduler.handle(Ticked(), 4.0))
+    gone = scheduler.handle(RunnerGone(start.runner, "SIGTERM", -1, 0), 4.1)
+    assert told(gone) == {900: Code.CANCELLED}
+    assert started(gone).jobs == [901]
+    scheduler.check()
+
+
+def test_the_times_of_a_process_that_comes_up_late_count_from_then(scheduler: NodeScheduler) -> None:
+    start = limited(scheduler, None, 2.0)
+    scheduler.handle(RunnerReady(start.runner), 100.0)
+    assert not ended(scheduler.handle(Ticked(), 200.0))
+    complete(scheduler, start, [900], 300.0)
+    scheduler.handle(BarrierHeld(start.runner, start.lease, 1), 300.0)
+    assert not ended(scheduler.handle(Ticked(), 301.9))
+    assert ended(scheduler.handle(Ticked(), 302.0))
+
+
 def test_jobs_with_large_arguments_are_sent_to_a_process_once(scheduler: NodeScheduler) -> None:
     jobs = list(range(100, 120))
     sized(scheduler, jobs, [RUN_LIST_BYTES + 1] * len(jobs))
@@ -258,8 +384,16 @@ def test_tiny_functions_in_turn_share_a_lease(several: NodeScheduler) -> None:
     several.check()
 
 
-@pytest.mark.parametrize("fn", [NEW, AWAITS, LIMITED])
-def test_one_that_is_not_known_or_of_another_kind_or_limit_ends_the_list(several: NodeScheduler, fn: int) -> None:
+def test_also_where_one_has_a_timeout(several: NodeScheduler) -> None:
+    start = mixed(several, FREE, LIMITED, OTHER)
+    assert (start.fns, start.limits) == ([FREE, LIMITED, OTHER], (None, LISTED_LIMIT_S, None))
+    several.check()
+
+
+@pytest.mark.parametrize("fn", [NEW, AWAITS, HURRIED])
+def test_one_that_is_not_known_or_of_another_kind_or_has_a_short_limit_ends_the_list(
+    several: NodeScheduler, fn: int
+) -> None:
     assert mixed(several, FREE, OTHER, fn, FREE).fns == [FREE, OTHER]
 
 

@@ -97,6 +97,25 @@ async def test_what_a_process_shows_of_the_lease_before_is_not_taken_for_the_nex
         claims.close()
 
 
+async def test_of_one_without_a_limit_none_waits_until_it_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its function may take for ever to be loaded: others of its list, which have a limit, run elsewhere."""
+    runner = RunnerSupervisor(never, lambda pid: None, Outputs(lambda message: None).tap(1), own=True)  # type: ignore[arg-type]
+    claims = ClaimPage.create()
+    try:
+        claims.lease, claims.since, claims.started = 1, 0, 1
+        runner._process = SimpleNamespace(  # type: ignore[assignment]
+            claims=claims, flush=lambda: None, link=SimpleNamespace(post=lambda *_: None)
+        )
+        runner.post(msgspec.structs.replace(runs(1, 10, 11, 12), limit=1.0, limits=(1.0, None, 1.0)))
+        runner.bar()
+        assert runner.held_at(1) == 1
+        claims.started = 0
+        runner.bar()
+        assert runner.held_at(1) is None
+    finally:
+        claims.close()
+
+
 @pytest.mark.parametrize(("limit", "ran_s"), [(1.0, 2.5), (None, 0.0)])
 async def test_it_is_told_for_how_long_a_job_with_a_time_limit_has_run(
     limit: float | None, ran_s: float, monkeypatch: pytest.MonkeyPatch

@@ -477,7 +477,7 @@ class _Daemon:
         place = runner.works_on(action.lease, action.jobs, action.attempts)
         columns = action.allocation, action.jobs, action.attempts, action.fns, action.deadlines, data, counts
         rest = action.limit, action.memory, action.needs, isinstance(action, StartApart), action.fresh, place
-        runner.post(Run(action.lease, *columns, *rest), buffers)
+        runner.post(Run(action.lease, *columns, *rest, action.limits), buffers)
 
     def _give_key(self, number: int) -> None:
         """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""

@@ -280,16 +280,17 @@ class RunnerSupervisor:
         claims, started = self._claims, self.started()
         if claims is None or claims.barrier <= started + 1:
             # One that is claimed may yet be handed back, or has to wait until we have read what was told before it.
-            return None if started >= 0 and claims is not None and self._waits_to_begin(claims) else started
+            waits = started >= 0 and claims is not None and self._waits_to_begin(claims, started)
+            return None if waits else started
         # It was raised while the process still showed what it had begun of the lease before. What stands between the
         # job that has begun and the barrier may begin, too.
         if started >= 0:
             self.bar()
         return None
 
-    def _waits_to_begin(self, claims: ClaimPage) -> bool:
-        """Return True if the job that was claimed last has a time limit, and has not begun."""
-        return self._lease is not None and self._lease.run.limit is not None and not claims.since
+    def _waits_to_begin(self, claims: ClaimPage, started: int) -> bool:
+        """Return True if the job at that position, which was claimed last, has a time limit, and has not begun."""
+        return self._lease is not None and self._lease.run.limit_of(started) is not None and not claims.since
 
     def claimed_for(self) -> float:
         claims = self._claims

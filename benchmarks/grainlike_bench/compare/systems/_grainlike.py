@@ -21,7 +21,7 @@ import anyio
 import grainlike
 from grainlike import Cores
 from grainlike.eventloop import loop_options
-from grainlike_bench._pairs import OWN_LEASES_S
+from grainlike_bench._pairs import TIMEOUTS_S, nesting_once
 from grainlike_bench.compare._system import SLOTS, Drive, Session, System
 
 if TYPE_CHECKING:  # what runs jobs is loaded when it is used: `grainlike bench --list` does without
@@ -33,15 +33,17 @@ _FAR = "import grainlike.payload as p; p.memory_id = str; from grainlike_worker.
 
 
 class _Make(Protocol):
-    """Makes a function delayed."""
+    """Makes a function delayed; `alone`, so that its calls share no lease once it was called with None."""
 
-    def __call__(self, function: Callable[..., Any], *, timeout: float | None = None) -> DelayedFn[..., Any]: ...
+    def __call__(self, function: Callable[..., Any], *, alone: bool = False) -> DelayedFn[..., Any]: ...
 
 
 class _OurSession(Session):
     def __init__(self, made: _Make, daemon: int | None) -> None:
         self.daemon = daemon
         self._of = made
+        self._begun: set[Callable[..., Any]] = set()
+        """Functions that were called with None, so that none of their calls shares a lease."""
 
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
         """Await one `gather`."""
@@ -49,9 +51,12 @@ class _OurSession(Session):
         return await grainlike.gather([later(item) for item in items])
 
     async def alone(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """Await one `gather` of jobs of two functions in turn, whose timeouts differ, so that they share no lease."""
-        one, other = (self._of(function, timeout=timeout) for timeout in OWN_LEASES_S)
-        return await grainlike.gather([(other if at % 2 else one)(item) for at, item in enumerate(items)])
+        """Await one `gather` of jobs that share no lease; see `_plain` and `_coroutine`."""
+        later = self._of(function, alone=True)
+        if function not in self._begun:
+            self._begun.add(function)
+            await later(None)
+        return await grainlike.gather([later(item) for item in items])
 
     async def one(self, function: Callable[..., Any], item: Any) -> Any:
         """Await one placeholder."""
@@ -79,17 +84,20 @@ _Main = Callable[[int | None], Coroutine[Any, Any, None]]
 
 
 @cache
-def _plain(function: Callable[..., Any], *, timeout: float | None = None) -> DelayedFn[..., Any]:
-    later: DelayedFn[..., Any] = grainlike.delayed(function, timeout=timeout)
+def _plain(function: Callable[..., Any], *, alone: bool = False) -> DelayedFn[..., Any]:
+    """Return a function whose calls are jobs; `alone`, it waits for a job of its own when it is called with None."""
+    later: DelayedFn[..., Any] = grainlike.delayed(nesting_once(function) if alone else function)
     return later @ Cores(1)
 
 
 @cache
-def _coroutine(function: Callable[..., Any], *, timeout: float | None = None) -> DelayedFn[..., Any]:
-    async def later(item: Any) -> Any:
-        return function(item)
+def _coroutine(function: Callable[..., Any], *, alone: bool = False) -> DelayedFn[..., Any]:
+    """Return a coroutine function whose calls are jobs; `alone`, it has a timeout, with which they share no lease."""
 
-    return grainlike.delayed(later, name=function.__name__, timeout=timeout) @ Cores(1)
+    async def later(item: Any) -> Any:
+        return None if item is None else function(item)
+
+    return grainlike.delayed(later, name=function.__name__, timeout=TIMEOUTS_S[0] if alone else None) @ Cores(1)
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ class RunnerLease:
         self._run = run
         self._late: float | None = None
         self.limit = run.limit
-        """For how long each of its jobs may run."""
+        """For how long each of its jobs may run, or the one that may for the shortest time."""
         self.apart = run.apart
         """True if each job is to find the process as the first one does."""
         self.fresh = run.fresh
@@ -125,7 +125,8 @@ class RunnerLease:
         run, index = self._run, self.index
         deadline = run.deadlines[index]
         if self.limit is not None and self.shared:
-            deadline = time.monotonic() + self.limit
+            limit = run.limit_of(index)
+            deadline = None if limit is None else time.monotonic() + limit
         elif deadline is not None and self._late is not None:
             deadline = max(deadline, self._late)
         return run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make
