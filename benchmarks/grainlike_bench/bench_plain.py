@@ -2,8 +2,9 @@
 
 *With* run-lists is how they run: a function known to be tiny has many calls on one lease. *Isolated*
 calls share leases, too, and their process is put in order after each; so it is where two functions are called
-*in turn*, and where one function is called with two *timeouts* in turn. *Without*, each call has a lease of its own,
-granted, told and given back, as calls have that take longer: here the function has once waited for a job of its own.
+*in turn*. Calls of one function with two *timeouts* in turn share leases as those with one do. *Without*, each call
+has a lease of its own, granted, told and given back, as calls have that take longer: here the function has once waited
+for a job of its own.
 """
 
 from __future__ import annotations

@@ -417,7 +417,8 @@ class SimulatedHead:
             peer.classes.add(cls)
             plans = self._stage.workload.functions
             specs = [
-                FunctionSpec(fn, b"", (f := plans[fn - 1]).name, f.is_async, f.timeout, keep=f.keep) for fn in fresh
+                FunctionSpec(fn, b"%d" % fn, (f := plans[fn - 1]).name, f.is_async, f.timeout, keep=f.keep)
+                for fn in fresh
             ]
             self._post(worker, Define(specs, classes))
 

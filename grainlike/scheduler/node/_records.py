@@ -16,7 +16,7 @@ import msgspec
 from grainlike.resources import Grant, Request
 from grainlike.scheduler._statistics import TINY_S, RunTimes
 from grainlike.scheduler.node._events import RunnerGone, RunnerKind
-from grainlike.wire import Assign, Code, Wait
+from grainlike.wire import Assign, Code, FunctionSpec, Wait
 
 __all__ = [
     "NodeClass",
@@ -54,12 +54,14 @@ APART_S = 6e-5
 
 
 class NodeFunction:
-    __slots__ = ("is_async", "keep", "timeout", "times")
+    __slots__ = ("code", "is_async", "keep", "timeout", "times")
 
-    def __init__(self, *, is_async: bool, timeout: float | None, keep: bool = False) -> None:
-        self.is_async = is_async
-        self.timeout = timeout
-        self.keep = keep
+    def __init__(self, spec: FunctionSpec) -> None:
+        self.code = spec.digest
+        """Digest of its bytes, which functions have together that differ in their options alone."""
+        self.is_async = spec.is_async
+        self.timeout = spec.timeout
+        self.keep = spec.keep
         self.times = RunTimes()
 
 
@@ -224,7 +226,8 @@ def run_list_of(first: NodeJob) -> list[NodeJob]:
                 expected[job.fn] = max(times.mean, least_s) if tiny else inf
             each_s = expected[job.fn]
             if job.fn is not fn:
-                fn, each_s = job.fn, max(each_s, turn_s)
+                each_s = each_s if job.fn.code == fn.code else max(each_s, turn_s)
+                fn = job.fn
             alone = job.attempt >= again or (job.limit_s != first.limit_s and job.alone)
             if each_s > room_s or job.nbytes > room or alone:
                 break

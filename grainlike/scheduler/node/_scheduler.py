@@ -192,7 +192,7 @@ class NodeScheduler:
 
     def _define(self, event: Define) -> None:
         for spec in event.functions:
-            self._functions[spec.fn] = NodeFunction(is_async=spec.is_async, timeout=spec.timeout, keep=spec.keep)
+            self._functions[spec.fn] = NodeFunction(spec)
         for cls in event.classes:
             request = parse(cls.request)
             fits = self._ledger.fits_ever(request)
@@ -421,7 +421,7 @@ class NodeScheduler:
         if not lease.jobs and not lease.runner.terminating:
             self._end(lease, out)
             self._runners.released(lease.runner, out)
-        elif lease.clocked is not None and lease.clocked.id not in lease.jobs and not lease.runner.terminating:
+        elif lease.clocked is not None and lease.clocked.id not in lease.jobs:
             lease.timed = False
             self._runners.limit(lease, now)
 

@@ -55,6 +55,18 @@ def test_what_has_ended_is_told_before_the_next_function_is_loaded_and_none_is_t
     assert runner.values == {1: "quick", 2: "loaded None", 3: "quick", 4: "loaded None"}
 
 
+def test_those_that_differ_in_their_options_alone_are_as_one_function() -> None:
+    def leaves() -> str | None:
+        found, os.environ["LEFT"] = os.environ.get("LEFT"), "here"
+        return found
+
+    function = by_value(leaves)
+    with Runner(function, function, quick) as runner:
+        runner.run({1: (0, ()), 2: (1, ()), 3: (0, ()), 4: (2, ()), 5: (1, ())})
+        runner.until(1, 2, 3, 4, 5)
+    assert runner.values == {1: None, 2: "here", 3: "here", 4: "quick", 5: None}
+
+
 def test_one_that_ends_the_process_takes_no_outcome_of_another_function_with_it(claims: ClaimPage) -> None:
     def ends(really: bool) -> None:
         import os

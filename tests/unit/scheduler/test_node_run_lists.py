@@ -405,7 +405,7 @@ def test_and_for_the_time_that_it_takes_to_put_the_process_in_order_between_two_
     several: NodeScheduler,
 ) -> None:
     scheduler = several
-    functions = [FunctionSpec(TOO, b"", "too", is_async=False, timeout=None)]
+    functions = [FunctionSpec(TOO, b"too", "too", is_async=False, timeout=None)]
     scheduler.handle(Define(functions, []), 0.0)
     complete_first(scheduler)
     for job in range(10):
@@ -413,6 +413,18 @@ def test_and_for_the_time_that_it_takes_to_put_the_process_in_order_between_two_
         complete(scheduler, start, start.jobs)
     started(assign(scheduler, SHARED, FREE, [1]))
     assert len(mixed(scheduler, *[FREE, TOO] * 40).jobs) == 1 + int((RUN_LIST_S - 1e-6) / APART_S)
+
+
+def test_functions_that_differ_in_their_options_alone_need_no_such_time(scheduler: NodeScheduler) -> None:
+    functions = [FunctionSpec(fn, b"the same", f"f{fn}", is_async=False, timeout=fn) for fn in (OTHER, TOO)]
+    scheduler.handle(Define(functions, []), 0.0)
+    complete_first(scheduler)
+    for fn in (OTHER, TOO):
+        for job in range(10):
+            start = started(assign(scheduler, ISOLATED, fn, [1000 * fn + job]))
+            complete(scheduler, start, start.jobs)
+    started(assign(scheduler, SHARED, FREE, [1]))
+    assert len(mixed(scheduler, *[OTHER, TOO] * 40).jobs) == 80
 
 
 def test_coroutines_need_no_such_time(several: NodeScheduler) -> None:

@@ -326,7 +326,9 @@ class ProcessRunner:
             self._words[LEASE] = lease.columns.lease
         fn = None
         while lease.index < lease.end:
-            if fn is not None and lease.fns[lease.index] != fn and not lease.apart:
+            up = lease.fns[lease.index]
+            other = up != fn and (fn is None or not self._functions.same_code(up, fn))
+            if other and fn is not None and not lease.apart:
                 fn = None
                 lease.columns.all_held(self._peak.read())
                 if self._separate(lease):
@@ -335,12 +337,12 @@ class ProcessRunner:
                 laps.restart()
             if not self._may_start(lease):
                 continue
-            if lease.fns[lease.index] != fn:
-                if lease.fns[lease.index] in self._unloaded:
+            if up != fn:
+                if up in self._unloaded:
                     self._load_amid(lease)
                     continue  # the process may have been told to end meanwhile
-                fn = lease.fns[lease.index]
-                if lease.columns:
+                fn = up
+                if lease.columns and other:
                     lease.columns.due_at = 0.0  # those in front of it are not lost with the process if it ends that
                 if self._records is not None:
                     self._turn_to(fn)
