@@ -195,7 +195,7 @@ NODE_BUGS: tuple[Bug, ...] = (
         "waits",
         (_NODE, "self._runners.limit(lease, now - event.ran_s)", "self._runners.limit(lease, now)"),
     ),
-    _bug(
+    seeded_bug(
         "time_it_as_one_before_it",
         NODE,
         "a job of a run-list is ended by the time limit of one before it, the end of which was not told yet",
