@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from grainlike.scheduler._records import Shape
 from grainlike.scheduler._states import JobState
@@ -24,21 +24,18 @@ def counted(worker: WorkerState) -> list[tuple[int, Shape]]:
     return found
 
 
-def check_common_records(
-    workers: Iterable[tuple[WorkerState, list[tuple[int, Shape]]]], shapes: Mapping[int, Shape], planner: Planner
-) -> None:
+def check_common_records(workers: Mapping[int, WorkerState], shapes: Mapping[int, Shape], planner: Planner) -> None:
     """Raise `AssertionError` unless the counts match what is planned, held and leased. For tests: walks over
-    everything. Each worker comes with what is `counted` there.
+    everything.
     """
     shares, running = Shares(), Counter[str]()
     clients = {0}
-    for worker, amounts in workers:
+    for worker in workers.values():
         assert worker.recalled <= worker.ahead.keys(), "a job that was asked back is not there any more"
         for job in worker.held.values():
             assert job.shape is not None
-            for name, _ in job.shape.limits:
-                running[name] += 1
-        for client, shape in amounts:
+            running.update(name for name, _ in job.shape.limits)
+        for client, shape in counted(worker):
             shares.take(client, shape)
             clients.add(client)
     for kept in planner.reserving.by_worker.values():

@@ -283,10 +283,9 @@ class SchedulerState:
                 assert job.state is JobState.QUEUED, job.state
                 assert job.cls is cls
                 places.append(job.id)
-        workers = [(worker, counted(worker)) for worker in self.workers.values()]
-        for worker, amounts in workers:
+        for worker in self.workers.values():
             places.extend(worker.held)
-            self._check_worker(worker, amounts)
+            self._check_worker(worker)
         places.extend(job.id for job in self.jobs.values() if job.state is JobState.MOVING)
         self.values.check(self.jobs)
         self.transfers.check(self.jobs)
@@ -302,7 +301,7 @@ class SchedulerState:
         self.planner.check()
         self.gangs.check(self.jobs.values(), self.workers.values())
         self._check_shapes()
-        check_common_records(workers, self.catalogue.shapes, self.planner)
+        check_common_records(self.workers, self.catalogue.shapes, self.planner)
 
     def _check_shapes(self) -> None:
         """Check that each shape that a class or a job needs is known by its number, as workers may name it."""
@@ -313,8 +312,7 @@ class SchedulerState:
             used.update(job.shape for job in worker.held.values() if job.shape is not None)
         assert all(known.get(shape.id) is shape for shape in used), "a shape was forgotten that is in use"
 
-    @staticmethod
-    def _check_worker(worker: WorkerState, amounts: list[tuple[int, Shape]]) -> None:
+    def _check_worker(self, worker: WorkerState) -> None:
         for job in worker.held.values():
             assert job.worker == worker.id
             assert (job.id in worker.ahead) == (job.state is JobState.AHEAD)
@@ -322,7 +320,7 @@ class SchedulerState:
             assert Counter(job.cls.id for job in worker.ahead.values()) == +Counter(worker.ahead_in)
         assert worker.lent == sum(lease.lent for lease in worker.leases.values()), worker.name
         used = dict.fromkeys(worker.capacity, 0)
-        for _, shape in amounts:
+        for _, shape in counted(worker):
             for name, amount in shape.units:
                 used[name] += amount
         if worker.lent:

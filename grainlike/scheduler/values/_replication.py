@@ -197,15 +197,13 @@ class Replication:
         for value in self._table.values.values():
             if not (value.is_needed and (value.replicas or (value.origin and value.unreached))):
                 continue
-            here, waits = sum(map(self._leaving.stays, value.replicas)), value.id in self._table.awaiting_room
-            assert value.copies == 1 or value.id in self.kept, f"value {value.id} is not kept"
-            if here >= value.copies and not (waits or value.unreached):
-                continue  # whatever is on its way
+            here = sum(self._leaving.stays(worker) for worker in value.replicas)
             coming, new = self._others(value, able)
             fit = [worker for worker in new if could_hold(worker, (value.id,))]
-            here += len(coming)
+            here, waits = here + len(coming), value.id in self._table.awaiting_room
             enough = here >= min(value.copies, here + len(fit))
             assert enough or waits, f"value {value.id} has too few replicas"
             has_room = any(may_copy(value, worker, free(worker)) for worker in fit)
             assert not (waits and has_room), f"value {value.id} has room"
             assert not value.unreached or coming or waits, f"value {value.id} has its replicas, and nobody was told"
+            assert value.copies == 1 or value.id in self.kept, f"value {value.id} is not kept"

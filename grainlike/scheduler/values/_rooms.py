@@ -480,7 +480,7 @@ class Rooms:
 
     def check_at_rest(self) -> None:
         """Raise `AssertionError` if a job waits for room elsewhere in vain. For tests."""
-        soon = self._soon_free() if self.parked else {}
+        soon = self._soon_free()
         vain = [job.id for job in self.parked.values() if self._repeats_at(job, soon) is not None]
         assert not vain, f"jobs {vain} could run once more where their values found no room"
 

@@ -91,8 +91,7 @@ class Spares:
 
     def check(self) -> None:
         """Raise `AssertionError` unless each worker was told exactly its spare replicas. For tests: walks over all."""
-        several = (value for value in self._table.values.values() if len(value.replicas) > 1)  # else it is kept
-        spares = ((value, self._spare(value)) for value in several)
+        spares = ((value, self._spare(value)) for value in self._table.values.values())
         found = {value.id: (value.attempt, spare, self._to_tell(value, spare)) for value, spare in spares if spare}
         assert found == self._announced, "other replicas are spare than was told"
         here = {(worker, value) for worker, values in self._table.spare.items() for value in values}

@@ -391,23 +391,18 @@ class ValueTable:
         for job in jobs.values():
             for number in job.inputs:
                 users[number].add(job.id)
-        primaries: dict[int, list[tuple[int, int]]] = {number: [] for number in self._workers}
         for value in self.values.values():
-            using = value.users or {}
             assert value.dependents == dependents[value.id], f"value {value.id} has not {value.dependents} dependents"
-            assert (value.id in self.single) == (len(using) == 1), f"value {value.id} has other users"
-            assert using.keys() - ended == users[value.id], f"value {value.id} has other users"
-            if not value.is_needed:
-                assert value.dependents, f"value {value.id} is known, and nobody needs it"
-                assert not value.replicas, f"value {value.id} has replicas that nobody needs"
-                assert not value.origin, f"a program keeps value {value.id}, which nobody needs"
-            for worker in value.replicas:
-                assert worker in primaries, f"value {value.id} is where nobody is"
-                if value.id not in self.spare.get(worker, ()):
-                    primaries[worker].append((value.size, -value.id))
+            assert (value.id in self.single) == (len(value.users or ()) == 1), f"value {value.id} has other users"
+            assert set(value.users or ()) - ended == users[value.id], f"value {value.id} has other users"
+            assert value.is_needed or value.dependents, f"value {value.id} is known, and nobody needs it"
+            assert value.is_needed or not value.replicas, f"value {value.id} has replicas that nobody needs"
+            assert value.is_needed or not value.origin, f"a program keeps value {value.id}, which nobody needs"
+            assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
         assert self.stored == self.bytes_at(self.values), "bytes are counted where they are not"
         for worker, listed in self.primaries.listed.items():
-            kept = sorted(primaries.get(worker, ()))
+            here = (value for value in self.values.values() if worker in value.replicas)
+            kept = sorted((value.size, -value.id) for value in here if value.id not in self.spare.get(worker, {}))
             assert listed == kept, f"worker {worker} keeps {kept}, and {listed} are listed"
         crowded = {number for number, worker in self._workers.items() if worker.crowded}
         assert self.crowded.keys() == crowded, (sorted(self.crowded), sorted(crowded))

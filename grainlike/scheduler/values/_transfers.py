@@ -8,8 +8,8 @@ program gives an own value only while no worker has it, and to one worker at a t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from grainlike.scheduler._events import HeadAction
@@ -468,25 +468,19 @@ class Transfers:
         counts = (coming, self.coming), (going_in, self._going_in), (going_out, self._going_out)
         assert all(found == kept for found, kept in counts), counts
         assert all(weight <= AT_ONCE for going in (going_in, going_out) for weight in going.values())
-        claims: dict[int, dict[str, int]] = {number: {} for number in self._workers}
-        bound: dict[tuple[int, int], int] = {}
+        claims: dict[int, Counter[str]] = defaultdict(Counter)
+        bound = Counter[tuple[int, int]]()
         for job in jobs.values():
             if job.data is not None and job.data.target:
-                keys = [(number, job.data.target) for number in job.data.inputs]
-                for key in keys:
-                    bound[key] = bound.get(key, 0) + 1
-                to = [self.known.get(key) for key in keys]
+                bound.update((number, job.data.target) for number in job.data.inputs)
+                to = [self.known.get((number, job.data.target)) for number in job.data.inputs]
                 lacked = [transfer.value.id for transfer in to if transfer is not None and job.id in transfer.jobs]
                 assert job.data.lacks == len(lacked), f"job {job.id} waits for {lacked}, and counts {job.data.lacks}"
-                claimed = claims.get(job.data.target, {})  # nothing is counted where it was lost
-                for name, amount in job.data.claim:
-                    claimed[name] = claimed.get(name, 0) + amount
+                if job.data.target in self._workers:
+                    claims[job.data.target].update(dict(job.data.claim))
         assert bound == self.table.bound, f"other jobs are on their way than {self.table.bound}"
-        found, known = _above_zero(claims), _above_zero(self.claims)
+        found, known = (
+            {worker: Counter(units) for worker, units in some.items() if any(units.values())}
+            for some in (claims, self.claims)
+        )
         assert found == known, f"jobs on their way are counted with {known}, not {found}"
-
-
-def _above_zero(claims: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:
-    """Return what is claimed at each worker, without amounts of zero."""
-    found = {worker: {name: amount for name, amount in units.items() if amount} for worker, units in claims.items()}
-    return {worker: units for worker, units in found.items() if units}
