@@ -112,9 +112,7 @@ class Catalogue:
         return self.class_of(cls.client, request, cls.priority, isolate=isolate, root=cls.root)
 
     def back(self, cls: RequestClass) -> RequestClass:
-        """Return the class for jobs that come back to `cls`: another one, if `cls` was dropped and an equal one made
-        since.
-        """
+        """Return the class for jobs that come back to `cls`: an equal one that was made since, if `cls` was dropped."""
         if cls.id in self.classes:
             return cls
         found = self._near_ids.get((_key(cls), cls.near)) if cls.near else self._class_ids.get(_key(cls))
@@ -256,9 +254,7 @@ class Catalogue:
         self.doubted.update(self.classes)
 
     def anybody_fits(self, cls: RequestClass) -> bool:
-        """Return True if, for some shape of the class, enough workers could ever run it: one, or for a gang one per
-        node.
-        """
+        """Return True if enough workers could ever run a shape of the class: one, or for a gang one per node."""
         return any(map(self._fits_somewhere, cls.shapes))
 
     def fits_somebody(self, request: Request) -> bool:

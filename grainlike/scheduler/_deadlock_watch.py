@@ -74,9 +74,7 @@ class DeadlockWatch:
         return None
 
     def _stranded(self, now: float) -> list[HeadJob]:
-        """Return jobs that have not started for long at workers where all jobs wait: they fit in amounts, not in the
-        layout.
-        """
+        """Return jobs that have long not started at workers where all jobs wait: amounts fit, the layout does not."""
         planned: list[HeadJob] = []
         for worker in self._state.workers.values():
             if worker.shut:  # assignments and reports may still be on the way

@@ -83,9 +83,7 @@ def _fits_ever(shape: Shape, workers: list[WorkerState]) -> bool:
 
 
 def _where(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: Planner) -> Explanation:
-    """Return the worker of a job that has left the queue; for a gang also the number of workers that have not
-    answered.
-    """
+    """Return the worker of a job that has left the queue, and how many workers of a gang have not answered."""
     name = next((worker.name for worker in workers if worker.id == job.worker), None)
     gang = planner.gangs.of(job)
     if gang is None:

@@ -65,9 +65,7 @@ class JobTree:
             self.waiting.pop(job.id, None)
 
     def note(self, worker: WorkerState, job: HeadJob | None, wait: LeaseWait) -> None:
-        """Record a report that the job of a lease waits, or continues; `job` is None if the attempt is no longer
-        current.
-        """
+        """Record that the job of a lease waits, or continues; `job` is None if the attempt is no longer current."""
         lease = worker.leases.get(wait.lease)
         if lease is None:
             return

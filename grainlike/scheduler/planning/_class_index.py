@@ -22,9 +22,7 @@ Entry = tuple[int, int, int, tuple[int, ...]]
 """A class in its line: the order of its oldest job, its number, the least amounts that it needs."""
 
 Kind = tuple[tuple[str, ...], int, bool]
-"""Properties that the classes of a line share: names of resources, function (0 where a walltime counts), tree or
-not.
-"""
+"""Properties that classes of a line share: names of resources, function (0 where a walltime counts), tree or not."""
 
 Room = tuple[tuple[int, ...], Order | None]
 """Amounts, in the order of the names of a line, and up to which job in order they are open; None for all."""

@@ -360,9 +360,7 @@ class Planner:
         batch: dict[tuple[int, int], list[HeadJob]],
         out: list[HeadAction],
     ) -> bool:
-        """Start the oldest job of a class in the first of its shapes that can start now; if none can, try to reserve
-        for it.
-        """
+        """Start the oldest job of a class in the first of its shapes that can start now, or try to reserve for it."""
         rationed = False
         for shape in cls.shapes:
             block = self.start_limits.blocks(shape, now) if shape.rationed else None
@@ -410,9 +408,7 @@ class Planner:
         return has_room or self.consumers.may_start(worker, job, now)
 
     def _tightest(self, job: HeadJob, shape: Shape, now: float) -> list[WorkerState]:
-        """Return the workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for
-        it.
-        """
+        """Return the workers to start a job on now: one for each of its nodes, or fewer where there is no room."""
         cls = job.cls
         candidates = self._candidates.get(shape.id)
         if candidates is None:

@@ -157,9 +157,7 @@ class Search:
     # --- the next one ------------------------------------------------------------------------------------------------
 
     def next_of(self, client: int) -> HeadJob | None:
-        """Return the first job of the next class of a client that could start, or be reserved for; None if there is
-        none.
-        """
+        """Return the first job of a client's next class that could start, or be reserved for; None if there is none."""
         turn = self.turns[client]
         entry, line = self._next_of_few(turn)
         found = self._next_fitting(turn)
@@ -173,9 +171,7 @@ class Search:
         return self._classes[entry[2]].head()
 
     def _next_of_few(self, turn: SearchProgress) -> tuple[Entry | None, ClassIndex | None]:
-        """Return the next class to look at whatever room there is, and its line; None as the line for one of
-        `again`.
-        """
+        """Return the next class to look at whatever room there is, with its line: None for one of `again`."""
         queue = turn.queue
         best: Entry | None = turn.again[0] if turn.again else None
         source: ClassIndex | None = None

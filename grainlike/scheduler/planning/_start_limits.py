@@ -28,9 +28,7 @@ class StartLimits:
         """Rates whose next launch a job waits for, or that are behind."""
 
     def blocks(self, shape: Shape, now: float) -> tuple[str, float | None] | None:
-        """Return the limit or rate that keeps a job of the shape from starting now, and until when (None: until a job
-        ends).
-        """
+        """Return the limit or rate that keeps a job of the shape waiting, and until when (None: until a job ends)."""
         for name, most in shape.limits:
             if (self._running.get(name, 0) + 1) * _UNIT > most:
                 return f"limit:{name}", None
