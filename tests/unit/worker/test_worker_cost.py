@@ -19,6 +19,7 @@ from counting import counted
 from grainlike.net import Link, OnFrames
 from grainlike.resources import parse_allocation
 from grainlike.scheduler import NodeScheduler, RunnerKind
+from grainlike.scheduler._statistics import TINY_S
 from grainlike.wire import (
     Assign,
     Buffer,
@@ -93,13 +94,14 @@ class Process:
 class Node:
     """A daemon with two cores, and its jobs' other end."""
 
-    def __init__(self, head: DeadEnd, runs: list[tuple[DeadEnd, Run]]) -> None:
+    def __init__(self, head: DeadEnd, runs: list[tuple[DeadEnd, Run]], wall_s: float) -> None:
         self._head = head
         self._runs = runs
+        self._wall_s = wall_s
         self._numbers = count(1)
 
-    def define(self, timeout: float | None) -> None:
-        spec = FunctionSpec(fn=1, digest=b"", name="plain", is_async=False, timeout=timeout)
+    def define(self) -> None:
+        spec = FunctionSpec(fn=1, digest=b"", name="plain", is_async=False, timeout=None)
         self._head.on_frames([Frame(Define([spec], [ClassSpec(1, "cores=1", isolate=False)]), [b"code"])])
 
     def assigned(self, jobs: int, *, ahead: bool) -> list[Frame]:
@@ -108,7 +110,7 @@ class Node:
 
     def answered(self, run: Run) -> list[Frame]:
         jobs, now = len(run.jobs), time.monotonic()
-        columns = [now] * jobs, [1e-5] * jobs, [1e-5] * jobs, [1] * jobs, [b"value"] * jobs
+        columns = [now] * jobs, [self._wall_s] * jobs, [1e-5] * jobs, [1] * jobs, [b"value"] * jobs
         return [Frame(Completed(run.lease, run.jobs, run.attempts, [Code.SUCCEEDED] * jobs, *columns, [], now), [])]
 
     def work(self, *, ahead: int = 0, planned: int = 1) -> float:
@@ -128,7 +130,8 @@ class Node:
 
 
 @asynccontextmanager
-async def node(timeout: float | None) -> AsyncIterator[Node]:
+async def node(wall_s: float) -> AsyncIterator[Node]:
+    """A daemon with two cores whose jobs take `wall_s` each."""
     runs: list[tuple[DeadEnd, Run]] = []
     head, offer = DeadEnd("head", runs), parse_allocation("cores=[0,1]")
 
@@ -141,8 +144,8 @@ async def node(timeout: float | None) -> AsyncIterator[Node]:
         tasks.start_soon(daemon.run)
         await anyio.wait_all_tasks_blocked()
         head.on_frames([Frame(Welcome("c", 3600.0, [], "n1"), [])])
-        made = Node(head, runs)
-        made.define(timeout)
+        made = Node(head, runs, wall_s)
+        made.define()
         head.on_frames(made.assigned(2, ahead=False))  # so that both runners are up
         await anyio.wait_all_tasks_blocked()
         for _ in range(20):
@@ -152,19 +155,19 @@ async def node(timeout: float | None) -> AsyncIterator[Node]:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "ahead", "calls"),
+    ("wall_s", "ahead", "calls"),
     [
-        pytest.param(None, 0, 104, id="one after another"),
-        pytest.param(None, AHEAD, 2.0, id="many at once"),
-        pytest.param(0.9, AHEAD, 90, id="many at once, a lease each"),
+        pytest.param(TINY_S / 10, 0, 104, id="one after another"),
+        pytest.param(TINY_S / 1000, AHEAD, 2.0, id="many at once"),
+        pytest.param(2 * TINY_S, AHEAD, 90, id="many at once, a lease each"),
     ],
 )
 async def test_a_job_costs_the_daemon_this_many_calls(
-    timeout: float | None, ahead: int, calls: float, monkeypatch: pytest.MonkeyPatch
+    wall_s: float, ahead: int, calls: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine would have it look at its cores, or let go of them, more often.
     for module, name in ((_daemon, "LOOK_S"), (_core_locks, "LINGER_S")):
         monkeypatch.setattr(module, name, 3600.0)
-    async with node(timeout) as one:
+    async with node(wall_s) as one:
         least = min(one.work(ahead=ahead) for _ in range(5))
-    assert least <= calls
+    assert calls * 0.85 <= least <= calls  # much less is another way than the one that is named
