@@ -211,7 +211,8 @@ class ReconnectingLink(Link):
         patience_s = self._return_s if returns else self._patience_s
         if (dialled or self._silent) and time.monotonic() - self._heard >= patience_s:
             self.in_vain = True
-            return f"nothing was heard of the head at {self.peer} for {patience_s:g} s: {self._link.reason}"
+            silence = f"nothing was heard of the head at {self.peer} for {patience_s:g} s"
+            return silence if self._silent else f"{silence}: {self._link.reason}"
         return None
 
     def give_up(self, reason: str) -> None:
