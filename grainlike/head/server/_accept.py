@@ -33,7 +33,6 @@ from grainlike.wire import (
     Frame,
     FrameLimits,
     Hello,
-    LostWorkerRow,
     Notice,
     Welcome,
 )
@@ -150,10 +149,10 @@ class Acceptor:
         self.sent_before.pop(connection.number, None)
         if isinstance(connection, WorkerConnection):
             ran = self._running(connection.number)
-            if ran or not connection.leaving:
-                self.clients.lost.appendleft(LostWorkerRow(connection.name, time.time(), len(ran), reason))
             self.head.leave(connection, reason)
             if not self.closing:  # else the next head has them: nothing follows from what is given up here
+                if ran or not connection.leaving:
+                    self.clients.worker_lost(connection.name, len(ran), reason)
                 again = [job for job in ran if job in self.head.state.scheduler.jobs]
                 _warn_of_reruns(again, connection.name)
                 _tell_of_reruns(map(self.head.view.reply_to_of, again), connection.name, reason)

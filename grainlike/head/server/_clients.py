@@ -281,6 +281,10 @@ class ClientRegistry:
             for connection in clients:
                 await connection.link.drain()
 
+    def worker_lost(self, name: str, running: int, why: str) -> None:
+        """Record for `head status` that a worker was lost on which so many jobs ran."""
+        self.lost.appendleft(LostWorkerRow(name, time.time(), running, why))
+
     def workers_changed(self) -> None:
         """Send the workers to every client that submits jobs, and not just queries; changes that come together are
         sent once.
