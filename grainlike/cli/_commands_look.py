@@ -365,7 +365,7 @@ def _trace(
     from grainlike.cli._past import write_trace
 
     if not output.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {output.absolute().parent}", param_hint="--output")
+        raise typer.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
     exit_with(lambda: asking(head, insecure, lambda caller: write_trace(caller, output)))
 
 

@@ -101,7 +101,7 @@ class Lifespan(ABC):
             self._task = None  # its context has the executor that was in use when this was opened
 
     def _tell_of_failure(self, failure: BaseException) -> None:
-        if isinstance(failure, GrainlikeError):  # raised on purpose: its words are enough
+        if isinstance(failure, GrainlikeError) and failure.__cause__ is None:  # raised on purpose: its words are enough
             logger.error("%r has failed: %s", self, failure)
         else:
             logger.error("%r has failed: %r", self, failure, exc_info=failure)

@@ -111,7 +111,7 @@ class RetryPolicy:
         suspect: bool = True,
         most: int | None = None,
     ) -> None:
-        """Handle the death of a running job's runner or worker. Now a `suspect` runs in a process of its own."""
+        """Handle the death of a running job's worker or runner; a `suspect` has a process of its own from now on."""
         job.remembered().losses += 1
         job.attempt += 1
         if job.committed or job.losses > (job.fn.losses if most is None else most):

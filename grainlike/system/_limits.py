@@ -86,6 +86,10 @@ def _above(proc: str, controller: str) -> Iterator[Cgroup]:
 def import_paths() -> list[str]:
     """Return the paths that this process imports from, for processes that run its functions elsewhere.
 
-    The empty one, of a REPL, is returned as its directory.
+    The empty one, of a REPL, is returned as its directory, and left out where somebody has removed that.
     """
-    return [path or os.getcwd() for path in sys.path]  # noqa: PTH109 - a string is all that is needed
+    try:
+        here = os.getcwd()  # noqa: PTH109 - a string is all that is needed
+    except FileNotFoundError:
+        here = ""
+    return [found for path in sys.path if (found := path or here)]

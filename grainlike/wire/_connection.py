@@ -56,7 +56,7 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     scratch: int = 0
 
     @property
-    def asks_alone(self) -> bool:
+    def only_asks(self) -> bool:
         """True for a client that sends queries and no calls, as the command line does."""
         return self.role == "client" and self.received < 0 and not self.session
 

@@ -70,8 +70,8 @@ def _check_protocol(hello: Hello) -> None:
 
 
 def check_software(own: Software, hello: Hello) -> None:
-    """Raise `VersionMismatchError`, naming both versions and the fix, if the head has `own` and its peer cannot load
-    what that has pickled.
+    """Raise `VersionMismatchError`, naming both versions and the fix, if a peer cannot load what a head with `own`
+    pickles.
     """
     unlike = own.unlike(Software(hello.python, hello.serializers))
     if unlike is not None:
@@ -144,7 +144,7 @@ class AcceptingHandshake:
             raise AuthenticationError(f"no peer may connect as {message.role!r} here")
         _check_names(message)
         _check_protocol(message)
-        if not message.asks_alone:  # queries and their answers are plain data
+        if not message.only_asks:  # queries and their answers are plain data
             check_software(self._software, message)
         return message
 

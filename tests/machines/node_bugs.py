@@ -180,7 +180,7 @@ NODE_BUGS: tuple[Bug, ...] = (
     seeded_bug(
         "ignore_a_timeout",
         NODE,
-        "never_spawned is ended for its time",
+        "nothing is ended for its time",
         "judge",
         (
             _NODE,

@@ -55,14 +55,14 @@ SHRINK = os.environ.get("GRAINLIKE_TEST_SHRINK", "1") != "0"
 
 TINY, TINY_ASYNC, WAITS, LONG, HURRIED, PARENT, KEEPER, TINY_TOO = range(1, 9)
 FUNCTIONS = {
-    TINY: FunctionSpec(TINY, b"", "tiny", False, None),
-    TINY_ASYNC: FunctionSpec(TINY_ASYNC, b"", "tiny_async", True, None),
-    WAITS: FunctionSpec(WAITS, b"", "waits", True, None),
-    LONG: FunctionSpec(LONG, b"", "long", False, None),
-    HURRIED: FunctionSpec(HURRIED, b"", "hurried", False, 0.5),
-    PARENT: FunctionSpec(PARENT, b"", "parent", True, None),
-    KEEPER: FunctionSpec(KEEPER, b"", "keeper", True, None, keep=True),
-    TINY_TOO: FunctionSpec(TINY_TOO, b"", "tiny_too", False, None),
+    TINY: FunctionSpec(TINY, b"TINY", "tiny", False, None),
+    TINY_ASYNC: FunctionSpec(TINY_ASYNC, b"TINY_ASYNC", "tiny_async", True, None),
+    WAITS: FunctionSpec(WAITS, b"WAITS", "waits", True, None),
+    LONG: FunctionSpec(LONG, b"LONG", "long", False, None),
+    HURRIED: FunctionSpec(HURRIED, b"HURRIED", "hurried", False, 0.5),
+    PARENT: FunctionSpec(PARENT, b"PARENT", "parent", True, None),
+    KEEPER: FunctionSpec(KEEPER, b"KEEPER", "keeper", True, None, keep=True),
+    TINY_TOO: FunctionSpec(TINY_TOO, b"TINY_TOO", "tiny_too", False, None),
 }
 PARENTS = (PARENT, KEEPER)
 """Their jobs submit jobs of their own and wait for them; those of the second keep their cores meanwhile."""

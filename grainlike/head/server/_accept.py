@@ -148,10 +148,10 @@ class Acceptor:
         """Give up a peer for good: a worker's jobs are tried elsewhere, a client's are cancelled."""
         self.sent_before.pop(connection.number, None)
         if isinstance(connection, WorkerConnection):
-            ran = self._running(connection.number)
+            ran, was_here = self._running(connection.number), connection.number in self.head.peers
             self.head.leave(connection, reason)
             if not self.closing:  # else the next head has them: nothing follows from what is given up here
-                if ran or not connection.leaving:
+                if was_here and (ran or not connection.leaving):
                     self.clients.worker_lost(connection.name, len(ran), reason)
                 again = [job for job in ran if job in self.head.state.scheduler.jobs]
                 _warn_of_reruns(again, connection.name)

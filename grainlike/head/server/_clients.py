@@ -348,8 +348,9 @@ class ClientRegistry:
         fresh = frames if connection.session is None else connection.session.hear(frames)
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
         if wanted:  # first: who asks about his jobs may do so in the same breath
-            if connection.session is None and connection.hello.asks_alone:  # its versions were not compared
-                check_software(software(), connection.hello)
+            is_plain = all(isinstance(frame.message, EndSessions) for frame in wanted)  # the command line sends these
+            if connection.session is None and connection.hello.only_asks and not is_plain:
+                check_software(software(), connection.hello)  # as is done for others when they come
             self._head.check_frames(wanted, connection.number)
             _check_graphs(connection.reply_to, wanted)
             self._admit(connection, wanted)

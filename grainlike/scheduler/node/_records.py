@@ -54,11 +54,11 @@ APART_S = 6e-5
 
 
 class NodeFunction:
-    __slots__ = ("code", "is_async", "keep", "timeout", "times")
+    __slots__ = ("digest", "is_async", "keep", "timeout", "times")
 
     def __init__(self, spec: FunctionSpec) -> None:
-        self.code = spec.digest
-        """Digest of its bytes, which functions have together that differ in their options alone."""
+        self.digest = spec.digest
+        """Digest of its bytes: of functions that differ in their options alone, the same."""
         self.is_async = spec.is_async
         self.timeout = spec.timeout
         self.keep = spec.keep
@@ -226,9 +226,9 @@ def run_list_of(first: NodeJob) -> list[NodeJob]:
                 expected[job.fn] = max(times.mean, least_s) if tiny else inf
             each_s = expected[job.fn]
             if job.fn is not fn:
-                each_s = each_s if job.fn.code == fn.code else max(each_s, turn_s)
+                each_s = each_s if job.fn.digest == fn.digest else max(each_s, turn_s)
                 fn = job.fn
-            alone = job.attempt >= again or (job.limit_s != first.limit_s and job.alone)
+            alone = job.attempt >= again or (job.limit_s != first.limit_s and job.alone)  # else it is as `first` is
             if each_s > room_s or job.nbytes > room or alone:
                 break
             run_list.append(job)

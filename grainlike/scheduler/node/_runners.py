@@ -203,8 +203,8 @@ class Runners:
             self._all[number].answers = True
 
     def limit(self, lease: NodeLease, now: float, least_s: float = 0.0) -> None:
-        """Start the time limit of the first job of a lease that has not ended, if it has one: now, with `START_S` more
-        if its process is not known to be up. It passes after `least_s` at the earliest.
+        """Start now the time limit of a lease's first unended job, if that has one, with `START_S` more if its process
+        is not known to be up. It passes after `least_s` at the earliest.
         """
         lease.clocked, lease.due = next((job for job in lease.unended() if not job.gone), None), inf
         if lease.clocked is not None and lease.clocked.limit_s is not None:

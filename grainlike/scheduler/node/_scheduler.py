@@ -415,8 +415,8 @@ class NodeScheduler:
             self._lending.goes_on(job.lease, job, event.heard, out)
 
     def _maybe_end(self, lease: NodeLease, now: float, out: list[NodeAction]) -> None:
-        """End a lease that has no jobs left, unless its process was asked to die and is not gone yet. Of one that has,
-        the time limit of another counts if the job that was up has ended.
+        """End a lease that has no jobs left, unless its process was asked to die and is not gone yet. Else, if the job
+        whose time limit counted has ended, start that of the next one.
         """
         if not lease.jobs and not lease.runner.terminating:
             self._end(lease, out)

@@ -107,7 +107,7 @@ class ClassIndex:
             if all(map(le, self._least[at], room)):
                 skipped = bisect_right(block, after) if after is not None and at == begin else 0
                 stop = None if end is None or block[-1] < end else bisect_left(block, end)
-                last = room[-1] if room else 0  # memory, if they ask for some, tells of most that they do not fit
+                last = room[-1] if room else 0  # names are sorted: often memory, which rules most out
                 for entry in block[skipped:stop] if skipped or stop else block:
                     if (not room or entry[3][-1] <= last) and all(map(le, entry[3], room)):
                         return entry

@@ -199,7 +199,7 @@ class Planner:
         reopened = self.reserving.reopened
         if reopened:
             self.reserving.reopened = {}
-        if not waiting.are_few or len(waiting.few) > FEW:
+        if not waiting.are_few or len(waiting.few) > FEW:  # the least of both numbers
             waiting.refresh(now, self._few)  # also where none was touched: there may be few by now
         batch: dict[tuple[int, int], list[HeadJob]] = {}
         if waiting.are_few:

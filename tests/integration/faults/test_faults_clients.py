@@ -424,9 +424,13 @@ async def test_the_head_lists_the_last_workers_that_it_lost(gates, start_worker,
         assert json.loads((await told("head", "status", "--json"))[1])["lost"] == [], "it has left in good order"
         r_ = start((delayed(wait_at) @ Cores(1))(gate.visit, "job"))
         await gate.arrival()
+        [connection] = executor._service.head.peers.values()
         before = time.time()
         workers["a1"].process.kill()
         await until(lambda: not executor.workers())
+        executor._service._service._acceptor.give_up(
+            connection, "its link has ended, too"
+        )  # as a peer that is given up early is
         [lost] = json.loads((await told("head", "status", "--json"))[1])["lost"]
         assert (lost["name"], lost["running"], before <= lost["at"] <= time.time()) == ("a1", 1, True)
         assert f": worker a1, where 1 job ran: {lost['why']}\n" in (await told("head", "status"))[1]

@@ -49,7 +49,7 @@ from grainlike.net import (
     publish_access,
 )
 from grainlike.scheduler import HeadScheduler
-from grainlike.wire import ConnectingHandshake, RetrySpec, Submit, SubmittedFunction
+from grainlike.wire import AskHead, ConnectingHandshake, EndSessions, HeadIs, RetrySpec, Submit, SubmittedFunction
 from grainlike_worker.daemon._introduction import introduction
 
 ROOT = Path(__file__).parents[3]
@@ -537,6 +537,9 @@ async def test_another_python_asks_a_head_and_submits_nothing_to_it(private_stat
         monkeypatch.setattr(_introduction, "software", lambda: type(own)("2.7.18", own.serializers))
         assert await asyncio.to_thread(main, ["ls"]) == 0
         assert capsys.readouterr().out == "no workers\n"
+        async with _connection.call() as caller:
+            caller.link.post(EndSessions(["night"]))
+            assert (await caller.ask(AskHead(0), HeadIs)).jobs == {}
         assert await asyncio.to_thread(main, ["doctor"]) == 1
         assert "has 2.7.18; functions pickled by one cannot be trusted to load in the other" in capsys.readouterr().out
         async with _connection.call() as caller:

@@ -29,7 +29,6 @@ from grainlike.wire import (
     Frame,
     Hello,
     LiveIs,
-    LostWorkerRow,
     Matched,
     PoolRow,
     StoresAre,
@@ -95,7 +94,7 @@ async def test_of_workers_that_were_lost_a_head_keeps_the_last_ten() -> None:
     async with anyio.create_task_group() as tasks:
         connection = clients.join(hello("client", "program"), link, tasks)
         for number in range(12):
-            clients.lost.appendleft(LostWorkerRow(f"n{number}", 0.0, number, "silent"))
+            clients.worker_lost(f"n{number}", number, "silent")
         clients.hear(connection, [Frame(AskHead(1))])
     assert [(row.name, row.running) for row in link.sent[0].lost] == [(f"n{n}", n) for n in range(11, 1, -1)]
 

@@ -32,7 +32,7 @@ def scheduler() -> NodeScheduler:
     """A node of one core, on which a job runs behind which others wait, of functions that are known to be tiny."""
     scheduler = NodeScheduler(offer_of(Cores(1), own_cores=range(1)))
     functions = [
-        FunctionSpec(fn, b"", f"f{fn}", fn in (AWAITS, AWAITS_LIMITED), LIMITS.get(fn))
+        FunctionSpec(fn, b"%d" % fn, f"f{fn}", fn in (AWAITS, AWAITS_LIMITED), LIMITS.get(fn))
         for fn in (FREE, LIMITED, HURRIED, AWAITS, AWAITS_LIMITED)
     ]
     classes = [ClassSpec(SHARED, "cores=1", isolate=False), ClassSpec(ISOLATED, "cores=1", isolate=True)]
@@ -353,7 +353,9 @@ WALLS = {OTHER: 0.0004, SLOWER: 0.001, AWAITS_TOO: 1e-6}
 @pytest.fixture
 def several(scheduler: NodeScheduler) -> NodeScheduler:
     """The same with more functions, all but one of which are known to be tiny."""
-    functions = [FunctionSpec(fn, b"", f"f{fn}", fn == AWAITS_TOO, None) for fn in (OTHER, SLOWER, NEW, AWAITS_TOO)]
+    functions = [
+        FunctionSpec(fn, b"%d" % fn, f"f{fn}", fn == AWAITS_TOO, None) for fn in (OTHER, SLOWER, NEW, AWAITS_TOO)
+    ]
     scheduler.handle(Define(functions, []), 0.0)
     complete_first(scheduler)
     for fn, wall in WALLS.items():

@@ -81,7 +81,7 @@ class LoadedFunctions:
     """
 
     __slots__ = (
-        "_codes", "_edited", "_edits", "_leaving", "_loaded", "context", "get", "instance", "look_at", "replicas",
+        "_edited", "_edits", "_leaving", "_loaded", "context", "digests", "get", "instance", "look_at", "replicas",
         "store", "unloaded", "value", "warning",
     )  # fmt: skip
 
@@ -107,8 +107,8 @@ class LoadedFunctions:
         self._loaded = _LoadedByNumber(self.unloaded, edits)
         self.get: Callable[[int], LoadedFunction] = self._loaded.__getitem__
         """Returns the function of a number, loaded now if it is the first time. Never raises for a user's reasons."""
-        self._codes: dict[int, bytes] = {}
-        """Digests of their bytes, by number."""
+        self.digests: dict[int, bytes] = {}
+        """Digests of the functions' bytes, by number: the same for those that differ in their options alone."""
         self._leaving: set[int] = set()
         """What is to be dropped when no lease is of it any more."""
 
@@ -214,11 +214,7 @@ class LoadedFunctions:
         """Take functions; each buffer belongs to the function of the same index."""
         for spec, buffer in zip(message.functions, buffers, strict=True):
             self.unloaded[spec.fn] = (spec, buffer)
-            self._codes[spec.fn] = spec.digest
-
-    def same_code(self, one: int, other: int) -> bool:
-        """Return True if two functions differ in their options alone, as in their timeouts."""
-        return self._codes[one] == self._codes[other]
+            self.digests[spec.fn] = spec.digest
 
     def undefine(self, functions: Iterable[int], used: Collection[int]) -> None:
         """Drop functions. Those that are `used` by leases that have not ended go the next time."""
@@ -227,7 +223,7 @@ class LoadedFunctions:
             self._leaving.discard(fn)
             self.unloaded.pop(fn, None)
             self._loaded.pop(fn, None)
-            self._codes.pop(fn, None)
+            self.digests.pop(fn, None)
 
     def note(self) -> None:
         """Note what a job has imported, before its end is known and the module may be edited."""

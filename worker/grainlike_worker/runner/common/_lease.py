@@ -41,7 +41,7 @@ class RunnerLease:
         self._run = run
         self._late: float | None = None
         self.limit = run.limit
-        """For how long each of its jobs may run, or the one that may for the shortest time."""
+        """Seconds that each of its jobs may run: the shortest limit of them; None if none has one."""
         self.apart = run.apart
         """True if each job is to find the process as the first one does."""
         self.fresh = run.fresh

@@ -94,7 +94,7 @@ class WatchedUplink(LoopUplink):
         return super().attach(job, nesting)
 
     def stop_all(self) -> None:
-        """The process is about to end; from a signal handler."""
+        """Note that all jobs are to end, from a signal handler."""
         self.stop(list(self.nestings))
 
     async def _watch_on_trio(self, trio: Any) -> None:

@@ -324,11 +324,11 @@ class ProcessRunner:
         if self._words is not None:
             self._words[CALLED] = IDLE
             self._words[LEASE] = lease.columns.lease
-        fn = None
+        fn, digest, digests = None, b"", self._functions.digests
         while lease.index < lease.end:
             up = lease.fns[lease.index]
-            other = up != fn and (fn is None or not self._functions.same_code(up, fn))
-            if other and fn is not None and not lease.apart:
+            is_other = up != fn and (fn is None or digests[up] != digest)
+            if is_other and fn is not None and not lease.apart:
                 fn = None
                 lease.columns.all_held(self._peak.read())
                 if self._separate(lease):
@@ -341,8 +341,8 @@ class ProcessRunner:
                 if up in self._unloaded:
                     self._load_amid(lease)
                     continue  # the process may have been told to end meanwhile
-                fn = up
-                if lease.columns and other:
+                fn, digest = up, digests[up]
+                if lease.columns and is_other:
                     lease.columns.due_at = 0.0  # those in front of it are not lost with the process if it ends that
                 if self._records is not None:
                     self._turn_to(fn)
