@@ -101,7 +101,7 @@ def test_outcomes_that_wait_for_a_slow_job_can_be_asked_for(gate: Gate) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_a_job_that_is_told_to_end_waits_for_no_cores_and_may_tidy_up(kind: str, gate: Gate, tmp_path: Path) -> None:
-    def attach(begun: str, trace: str) -> Callable[[], None]:
+    def attach(trace: str) -> Callable[[], None]:
         """Do what the executor inside a job does first; returns what a clean-up does that awaits a job."""
         from pathlib import Path
 
@@ -118,7 +118,6 @@ def test_a_job_that_is_told_to_end_waits_for_no_cores_and_may_tidy_up(kind: str,
         uplink: Any = this_process.view.uplink
         assert this_process.view.job is not None
         uplink.attach(this_process.view.job.id, Nesting())
-        Path(begun).write_text("begun")
 
         def tidy() -> None:
             for _ in range(2):
@@ -128,15 +127,21 @@ def test_a_job_that_is_told_to_end_waits_for_no_cores_and_may_tidy_up(kind: str,
 
         return tidy
 
+    def arrive(begun: str) -> None:
+        from pathlib import Path
+
+        Path(begun).write_text("begun")
+
     def plain(begun: str, go: str, trace: str) -> None:
         import asyncio
         from pathlib import Path
 
         async def attached() -> Callable[[], None]:
-            return attach(begun, trace)
+            return attach(trace)
 
         tidy = asyncio.run(attached())
         try:
+            arrive(begun)
             Path(go).read_text()
         finally:
             tidy()
@@ -144,8 +149,9 @@ def test_a_job_that_is_told_to_end_waits_for_no_cores_and_may_tidy_up(kind: str,
     async def coroutine(begun: str, go: str, trace: str) -> None:
         import asyncio
 
-        tidy = attach(begun, trace)
+        tidy = attach(trace)
         try:
+            arrive(begun)
             await asyncio.Event().wait()
         finally:
             tidy()
