@@ -37,6 +37,7 @@ async def test_a_search_finds_a_page_without_a_server(chromium, front):
             await page.wait_for_function("document.activeElement !== document.body")
             await page.keyboard.insert_text("SIGABRT")  # a word of one page, at once: its first letters are of others
             await until(enter)  # a page that is on its way is not asked for again, which would begin anew
+            assert "why/worker_died.html" in gone[0]
             await page.wait_for_url("**/why/worker_died.html*")
             assert await page.title() == "Why did my worker die? - grainlike"
             assert browser.asked == {""}
