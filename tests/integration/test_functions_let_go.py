@@ -147,7 +147,7 @@ class Nobody:
 
 
 def made_again(journal, copy):
-    """What the next head would be, if this one were killed now."""
+    """Return the head that would come next, if this one were killed now."""
     copy.mkdir(mode=0o700)
     for file in [*journal.glob("*.log"), *journal.glob("*.image")]:
         (copy / file.name).write_bytes(file.read_bytes())

@@ -595,8 +595,8 @@ class ClientRegistry:
         own = software()
         who = self._cluster, __version__, own.python, os.getpid(), self._up_s()
         counts = len(self._head.peers), len(self.here), self._head.view.states()
-        about = HeadIs(ask, *who, *counts, self._journal(), ends_process=self.ends_process)
-        return replace(about, lost=list(self.lost), serializers=own.serializers)
+        ends, lost = self.ends_process, list(self.lost)
+        return HeadIs(ask, *who, *counts, self._journal(), ends_process=ends, lost=lost, serializers=own.serializers)
 
     def _journal(self) -> str:
         """Return whether inputs are journaled, as text for clients; empty if this head does not survive its process."""

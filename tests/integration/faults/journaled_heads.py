@@ -84,7 +84,7 @@ class Nobody:
 
 
 def made_again(journal, tmp_path, seed):
-    """What the next head would be, if this one were killed now."""
+    """Return the head that would come next, if this one were killed now."""
     copy = tmp_path / f"copy{seed}"
     copy.mkdir(mode=0o700)
     for file in [*journal.glob("*.log"), *journal.glob("*.image")]:  # another process renames what it has written
@@ -99,7 +99,7 @@ def made_again(journal, tmp_path, seed):
 
 
 def told(head, clients):
-    """What has been said on both sides, and what is to be said again: by number, from the first that is kept."""
+    """Frames that both sides have sent, and those to be sent again: by number, from the first that is kept."""
     parties = [*head.peers.values(), *clients.here.values()]
     said = {}
     for party in parties:
@@ -121,7 +121,7 @@ def same(now, again):
 
 
 class Heads:
-    """One head after another with one journal, in a task of its own: the program beside it has another executor."""
+    """Heads with one journal, one after another, in a task of its own: the program beside it has another executor."""
 
     def __init__(self, journal, *, record=False):
         self._journal, self._record = journal, record
