@@ -62,7 +62,8 @@ with GrainlikePool(local=Cores(1)) as pool:
 
 
 def test_a_forked_child_is_told_whose_the_pool_is_and_nothing_else() -> None:
-    command = [sys.executable, "-u", "-W", "always", "-c", FORKED]
+    forks = "ignore:This process:DeprecationWarning"  # Python 3.12 warns at every fork beside a thread
+    command = [sys.executable, "-u", "-W", "always", "-W", forks, "-c", FORKED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     said, ended = done.stdout.splitlines()
     assert said.startswith("this pool lives in process ")
