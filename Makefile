@@ -57,7 +57,7 @@ FAULTS_FIRST := $(wildcard $(FAULTS)/test_faults_[a-h]*.py)
 FAULTS_REST := $(filter-out $(FAULTS_FIRST),$(wildcard $(FAULTS)/test_*.py))
 # What goes with each half, so that all programs end at about the same time: two that wait now and then do not fill two cores.
 WITH_FIRST := tests/integration/acceptance
-WITH_REST := tests/chaos tests/testing
+WITH_REST := tests/chaos tests/testing tests/simulation/test_value_worlds.py
 # What is run elsewhere: by `make check`, and by `make test-examples`, which installs all that examples take.
 ELSEWHERE := tests/typing tests/examples
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
@@ -71,7 +71,12 @@ LAST := tests/architecture tests/site tests/virtual
 ALIKE_WORLDS := $(filter-out %/test_parts.py %/test_replay.py,$(wildcard tests/simulation/test_*.py))
 ALIKE_UNITS := tests/unit/fleet tests/unit/scheduler
 ALIKE_PAGES := tests/integration/test_page_files.py
-ALIKE := tests/architecture tests/site tests/machines $(ALIKE_WORLDS) $(ALIKE_UNITS) $(ALIKE_PAGES)
+# Faults of machines, networks, disks and heads: what happens to processes from without happens to those of any Python alike.
+OUTAGES := at_most_once blocks campaign_bytes cgroups client_links client_losses clients connect copies data disks door full_journal \
+	gangs head_again held_memory history_again hostile kept_outcomes killed_head links load next_head replicas rooms sessions shortage \
+	store storm too_large two_users units watched_workers
+ALIKE_FAULTS := $(OUTAGES:%=$(FAULTS)/test_faults_%.py)
+ALIKE := tests/architecture tests/site tests/machines $(ALIKE_WORLDS) $(ALIKE_UNITS) $(ALIKE_PAGES) $(ALIKE_FAULTS)
 # Of what is drawn, for real processes (`tests/chaos`) and on virtual time, AGAIN leaves a part: 40 faults of 100, 60 worlds of 200.
 FEWER := GRAINLIKE_TEST_KILLS=40 GRAINLIKE_TEST_WORLDS=60
 # Programs that measure are no part of the wheel; those who measure have the oldest or the newest Python.
@@ -111,8 +116,8 @@ ifeq ($(strip $(ARGS)),)
 	@$(if $(AGAIN),export GRAINLIKE_TEST_ALIKE="$(AGAIN)" $(FEWER);) $(SIDE_BY_SIDE); \
 	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST) $(if $(AGAIN),$(ALIKE_PAGES))); \
 	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE) $(LAST) $(ELSEWHERE) $(if $(AGAIN),$(ALIKE))); \
-	beside faults $(BIN)/python -m pytest $(FAULTS_REST) $(WITH_REST); \
-	$(BIN)/python -m pytest $(FAULTS_FIRST) $(WITH_FIRST) || failed=1; \
+	beside faults $(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(FAULTS_REST) $(WITH_REST)); \
+	$(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(FAULTS_FIRST) $(WITH_FIRST)) || failed=1; \
 	$(if $(AGAIN),,$(BIN)/python -m pytest $(ALONE) || failed=1;) \
 	$(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(LAST)) || failed=1; \
 	finish
