@@ -57,11 +57,13 @@ FAULTS_FIRST := $(wildcard $(FAULTS)/test_faults_[a-h]*.py)
 FAULTS_REST := $(filter-out $(FAULTS_FIRST),$(wildcard $(FAULTS)/test_*.py))
 # What goes with each half, so that all programs end at about the same time: two that wait now and then do not fill two cores.
 WITH_FIRST := tests/integration/acceptance
-WITH_REST := tests/chaos tests/testing tests/simulation/test_value_worlds.py
+WITH_REST := tests/chaos tests/testing
 # What is run elsewhere: by `make check`, and by `make test-examples`, which installs all that examples take.
 ELSEWHERE := tests/typing tests/examples
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
 ALONE := tests/machines/test_schedulers_machine.py
+# What computes all the time; $(ALONE) is left out.
+COMPUTING := tests/machines tests/simulation
 # What follows it in the program that would end first.
 LAST := tests/architecture tests/site tests/virtual
 # What comes out alike on every Python: texts, and what decides without waiting, files, chance or the clock. `.ci/run` runs it
@@ -111,11 +113,12 @@ test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 
 tests: $(VENV)/.dev  ## run the tests of `make test`, without the checks
 ifeq ($(strip $(ARGS)),)
-	@echo "Running the tests: four programs side by side, some eleven minutes on two cores; one shows its progress here,"
-	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
+	@echo "Running the tests: five programs side by side, some eleven minutes on two cores; one shows its progress here,"
+	@echo "the others in $(VENV)/integration.log, faults.log, worlds.log and others.log until they have ended."
 	@$(if $(AGAIN),export GRAINLIKE_TEST_ALIKE="$(AGAIN)" $(FEWER);) $(SIDE_BY_SIDE); \
 	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST) $(if $(AGAIN),$(ALIKE_PAGES))); \
-	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE) $(LAST) $(ELSEWHERE) $(if $(AGAIN),$(ALIKE))); \
+	$(if $(AGAIN),,beside worlds $(BIN)/python -m pytest $(COMPUTING) --ignore $(ALONE);) \
+	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(LAST) $(ELSEWHERE) $(if $(AGAIN),$(ALIKE),$(COMPUTING))); \
 	beside faults $(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(FAULTS_REST) $(WITH_REST)); \
 	$(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(FAULTS_FIRST) $(WITH_FIRST)) || failed=1; \
 	$(if $(AGAIN),,$(BIN)/python -m pytest $(ALONE) || failed=1;) \

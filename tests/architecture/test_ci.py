@@ -78,18 +78,19 @@ def test_the_same_tests_run_on_each() -> None:
 
 def test_the_newest_leaves_out_what_comes_out_alike_on_any_and_lives_through_worlds_of_another() -> None:
     everything, again = run_and_ignored(), run_and_ignored("AGAIN=/the/oldest")
-    worlds_of_values = "tests/simulation/test_value_worlds.py"
     dropped = everything[0] - again[0]
     outages = {path for path in dropped if path.startswith("tests/integration/faults/test_faults_")}
-    alike = {"tests/architecture", "tests/site", "tests/machines/test_schedulers_machine.py", worlds_of_values}
-    assert dropped == alike | outages
+    computing = {"tests/machines", "tests/simulation"}
+    alike = {"tests/architecture", "tests/site", "tests/machines/test_schedulers_machine.py"}
+    assert dropped == alike | computing | outages
     # What user code and an interpreter do to each other is looked at on both.
     assert len(outages) < len({path for path in everything[0] if "/test_faults_" in path}) / 2
     left_out = again[1] - everything[1] - outages
     worlds = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "simulation").glob("test_*.py")}
     own = {"tests/simulation/test_parts.py", "tests/simulation/test_replay.py"}
     pages = {"tests/integration/test_page_files.py"}
-    assert left_out == {"tests/machines", "tests/unit/fleet", "tests/unit/scheduler"} | pages | worlds - own - {worlds_of_values}
+    assert left_out == {"tests/unit/fleet", "tests/unit/scheduler"} | pages | worlds - own
+    assert again[1] & computing == {"tests/machines"}
     assert again[0] < everything[0]
     assert all((ROOT / path).exists() for path in again[1])
     told = recipe("tests", "AGAIN=/the/oldest")
