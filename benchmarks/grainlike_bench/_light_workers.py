@@ -207,6 +207,9 @@ class LightRunner:
     def stepping(self) -> tuple[int, float] | None:
         return None
 
+    def at_work(self) -> tuple[int, Sequence[int]]:
+        return 0, ()
+
     async def stack(self) -> str:
         return ""
 

@@ -121,13 +121,18 @@ def print_jobs(jobs: Sequence[JobRow]) -> None:
         print("no jobs")  # noqa: T201
         return
     titles = ["job", "name", "called", "state", "request", "worker", "slots", "for", "client"]
+def _state(job: JobRow) -> str:
+    """Return the state of a job, with what halts its process, and its attempt if that is not the first."""
+    return ", ".join(filter(None, (job.state, job.halted, f"attempt {job.attempt}" if job.attempt > 1 else "")))
+
+
     rows = [
         [
             *(
                 str(job.job),
                 job.name,
                 job.named,
-                f"{job.state}, attempt {job.attempt}" if job.attempt > 1 else job.state,
+                _state(job),
             ),
             *(amounts(job.request), job.worker, amounts(job.allocation)),
             *(seconds(job.running_s), job.program or str(job.client or "")),

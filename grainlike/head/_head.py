@@ -23,7 +23,7 @@ from grainlike.head._actions import ActionExecutor
 from grainlike.head._cancellations import Cancellations
 from grainlike.head._event_log import EventLog
 from grainlike.head._history import JobHistory, calendar_ahead
-from grainlike.head._logs import LogRouter, last_words, tell_blocked
+from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection, names_meant
 from grainlike.head._program_values import ProgramValues
@@ -66,6 +66,7 @@ from grainlike.wire import (
     Fetched,
     Follow,
     Frame,
+    Halted,
     Hello,
     Items,
     Leaving,
@@ -129,8 +130,7 @@ class Head:
         self.records: RecordRouter = RecordRouter(self.state)
         self.observers: list[Observer] = []
         self._cancellations = Cancellations(self.state, self.history, self._tell)
-        self._gathers = self._unplanned = False
-        self._noted_until = -math.inf
+        self._gathers, self._unplanned, self._noted_until = False, False, -math.inf
         self.counted: Callable[[int], None] | None = None
         """Called with the number of jobs that have not ended, whenever it may have changed."""
         self.recorder: Recorder | None = None
@@ -443,8 +443,8 @@ class Head:
                     self._output(peer, message)
                 case LoggedRecords():
                     self.records.hear(peer, message)
-                case Blocked():
-                    tell_blocked(peer, self.state.jobs.get(message.job), message, self._now())
+                case Blocked() | Halted():
+                    self.view.hear_stalled(peer, message)
                 case Submit() if self._may_submit(peer, message):
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():

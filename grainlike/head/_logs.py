@@ -19,9 +19,9 @@ import anyio
 
 from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import NO_PARCEL, Job, LogLine, Placement
-from grainlike.wire import Blocked, EndedJob, Follow, Output, OutputStream
+from grainlike.wire import EndedJob, Follow, Output, OutputStream
 
-__all__ = ["EndedSource", "LogFollower", "LogRouter", "Source", "last_words", "source_of", "tell_blocked"]
+__all__ = ["EndedSource", "LogFollower", "LogRouter", "Source", "last_words", "source_of"]
 
 logger = logging.getLogger("grainlike")
 
@@ -346,18 +346,3 @@ def last_words(output: Output) -> str | None:
         if text:
             parts.append(as_note(f"grainlike: the last that {whose} wrote:\n{text}"))
     return "\n".join(parts) or None
-
-
-def tell_blocked(peer: WorkerConnection, job: Job | None, message: Blocked, now: float) -> None:
-    """Log and note that a job on a worker blocks the event loop which it shares with others, or does no longer."""
-    placement = None if job is None else job.placement
-    if job is None or placement is None or placement.worker != peer.name:
-        return
-    name = job.node.function.name if job.node is not None else "a job"
-    if message.seconds:
-        placement.blocks_since = now - message.seconds
-        words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
-        logger.warning(words, job.id, name, peer.name, message.seconds, message.stack)
-    else:
-        placement.blocks_since = None
-        logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.id, name, peer.name)

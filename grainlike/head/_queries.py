@@ -1,4 +1,6 @@
-"""Queries about a head's workers and jobs. Nothing here changes anything."""
+"""Queries about a head's workers and jobs. Nothing here changes anything, but for what is kept for answers alone: the
+jobs that stand still, as workers say.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,11 @@ from grainlike.history import matcher
 from grainlike.jobs import CHAIN_MOST, Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState
-from grainlike.wire import AskJobs, JobRow
+from grainlike.wire import AskJobs, Blocked, Halted, JobRow
 
 if TYPE_CHECKING:
     from grainlike.graph import Node
+    from grainlike.head._stalled import StalledJobs
 
 __all__ = ["HeadQueries", "StoreUse"]
 
@@ -66,6 +69,7 @@ class HeadQueries:
         self._history = history
         self._now = now
         self._values = values
+        self._stalled: StalledJobs | None = None
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -239,6 +243,7 @@ class HeadQueries:
             "" if job is None else job.slots or "",
             None if began is None else now - began,
             parent=0 if worker_state.parent is None else worker_state.parent.id,
+            halted="" if self._stalled is None else self._stalled.halt_of(worker_state.worker, worker_state.id),
         )
 
     def name_of(self, number: int) -> str:
@@ -251,9 +256,20 @@ class HeadQueries:
         job = self._state.jobs.get(number)
         return (job.reply_to, job.child) if isinstance(job, RelayedJob) else (None, 0)
 
+    def hear_stalled(self, peer: WorkerConnection, message: Blocked | Halted) -> None:
+        """Take what a worker says of jobs that stand still, though they run as far as the scheduler knows."""
+        if self._stalled is None:
+            from grainlike.head._stalled import StalledJobs  # few heads hear of any
+
+            self._stalled = StalledJobs(self._state, self._now)
+        self._stalled.hear(peer, message)
+
     def explain_job(self, number: int) -> Explanation | None:
         """Return where a job stands and what it waits for; None for one that has ended, or never was."""
-        return self._state.scheduler.explain(number, self._now(), self._values.progress)
+        found = self._state.scheduler.explain(number, self._now(), self._values.progress)
+        if found is None or self._stalled is None:
+            return found
+        return replace(found, halted=self._stalled.sentence(self._state.scheduler.jobs[number].worker, number))
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """Return an iterator over the output of a job, past and future; None for one that never was."""

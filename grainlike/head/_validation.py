@@ -21,6 +21,7 @@ from grainlike.wire import (
     Completed,
     Evicted,
     Frame,
+    Halted,
     Hello,
     Items,
     LeaseStart,
@@ -116,6 +117,8 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_range("size", [message.spilled, message.over], 0, _BYTES_MOST)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
+            case Halted():
+                _check_seconds("Halted", [process.seconds for process in message.processes])
             case Pulled():
                 _check_lengths("Pulled", len(message.transfers), message.at)
             case Submit():

@@ -81,6 +81,7 @@ class Explanation(msgspec.Struct, frozen=True):
         kept: of a call with `cache=`, whether its result was kept from another time, and why it runs if it does.
         pools: which pool of workers would help a job that waits, and what its blocks wait for.
         tried: at which workers its value found no room when it ran there.
+        halted: which of a worker's processes has it and does not go on, in a sentence; empty if it goes on.
     """
 
     job: int
@@ -107,6 +108,7 @@ class Explanation(msgspec.Struct, frozen=True):
     kept: str = ""
     pools: str = ""
     tried: str = ""
+    halted: str = ""
 
     def __str__(self) -> str:
         return self.words or " ".join([*_sentences(self), *([self.pools] if self.pools else [])])
@@ -121,11 +123,8 @@ def _sentences(this: Explanation) -> list[str]:
         said.append(f"It would start now with {this.would_start_with!r}.")
     if this.blocked_s is not None:
         said.append(f"It has blocked the event loop that it shares with others for {this.blocked_s:.3g} s.")
-    if this.tried:
-        said.append(f"It ran before: {this.tried}.")
-    if this.kept:
-        said.append(this.kept)
-    return said
+    tried = f"It ran before: {this.tried}." if this.tried else ""
+    return [*said, *filter(None, (tried, this.kept, this.halted))]
 
 
 def _about(seconds: float) -> str:

@@ -201,8 +201,12 @@ from grainlike.wire._reports import (
 from grainlike.wire._resend_buffer import ResendBuffer
 from grainlike.wire._rows import JobRow, LostWorkerRow, WorkerRow
 from grainlike.wire._runners import (
+    HALTS,
     Awaits,
     GoesOn,
+    Halted,
+    HaltedProcess,
+    HaltedState,
     Ready,
     Renew,
     Resumed,
@@ -247,6 +251,7 @@ __all__ = [
     "FROM_UNAUTHENTICATED",
     "FROM_WORKER",
     "GENERATION",
+    "HALTS",
     "HEARTBEAT_S",
     "KEPT_JOBS",
     "LEAST_EVERY_S",
@@ -335,6 +340,9 @@ __all__ = [
     "GoesOn",
     "Gone",
     "Goodbye",
+    "Halted",
+    "HaltedProcess",
+    "HaltedState",
     "HeadIs",
     "Hello",
     "Here",

@@ -24,7 +24,7 @@ from grainlike.wire._nested import Outcomes, OutcomesHeard, ReleaseFunctions, Su
 from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, TimeLeft, Undefine
 from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
-from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Room, RoomIs, Run, Setup, Stop
+from grainlike.wire._runners import Awaits, GoesOn, Halted, Ready, Renew, Resumed, Room, RoomIs, Run, Setup, Stop
 from grainlike.wire._values import (
     DropOwnValues,
     DropReplicas,
@@ -73,6 +73,7 @@ else:
         | Report
         | Completed
         | Blocked
+        | Halted
         | Leaving
         | Setup
         | Run

@@ -290,6 +290,7 @@ class JobIs(BaseMessage, frozen=True, tag=93):
     members: list[str]
     lacking: int
     pools: str = ""
+    halted: str = ""
 
 
 class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -54,6 +54,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     request: str
     priority: int
     client: int
+    `halted` says in words why its process does not go on; empty if it does.
     attempt: int
     worker: str
     allocation: str
@@ -61,3 +62,4 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     program: str = ""
     named: str = ""
     parent: int = 0
+    halted: str = ""

@@ -1,8 +1,11 @@
-"""Messages between a worker and one of its runners: what to run, and the life of the process."""
+"""Messages between a worker and one of its runners: what to run, and the life of the process. And what the worker tells
+its head of the processes of runners.
+"""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Literal
 
 import msgspec
 
@@ -10,8 +13,12 @@ from grainlike.wire._base import BaseMessage
 from grainlike.wire._values import Need
 
 __all__ = [
+    "HALTS",
     "Awaits",
     "GoesOn",
+    "Halted",
+    "HaltedProcess",
+    "HaltedState",
     "Ready",
     "Renew",
     "Resumed",
@@ -150,3 +157,32 @@ class RoomIs(BaseMessage, frozen=True, tag=174):
     attempt: int
     path: str = ""
     full: str = ""
+
+
+HaltedState = Literal["T", "t", "D", "Z"]
+"""State of a process in which it does not go on, as in `/proc/PID/stat`."""
+
+HALTS: dict[HaltedState, str] = {
+    "T": "stopped (SIGSTOP)",
+    "t": "stopped by a debugger",
+    "D": "waiting in the kernel (for a device or file server)",
+    "Z": "dead (a zombie)",
+}
+"""Each of these states in words."""
+
+
+class HaltedProcess(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A process that has been in one `state` for `seconds`, with the jobs that it has and that have not ended."""
+
+    pid: int
+    state: HaltedState
+    seconds: float
+    jobs: list[int]
+
+
+class Halted(BaseMessage, frozen=True, tag=203):
+    """Worker to head: the processes that do not go on now, all of them. Those that were told before, and are not among
+    them, do.
+    """
+
+    processes: list[HaltedProcess]

@@ -55,6 +55,7 @@ from grainlike.wire import (
     Buffer,
     Follow,
     Frame,
+    Halted,
     Hello,
     LoggedRecords,
     Output,
@@ -67,7 +68,7 @@ __all__ = ["DurableHead", "InputLog"]
 
 logger = logging.getLogger("grainlike")
 
-_IDLE_WORDS = (Beat, Output, Blocked, LoggedRecords, ReplicaPart, ReplicaCredit, Pulled)
+_IDLE_WORDS = (Beat, Output, Blocked, Halted, LoggedRecords, ReplicaPart, ReplicaCredit, Pulled)
 """Messages of workers that change nothing here."""
 
 _UNNUMBERED = (Beat, ReplicaPart, ReplicaCredit, Pulled)

@@ -15,7 +15,7 @@ from grainlike.client import _connection
 from grainlike_worker.runner.loop import _runner
 
 LISTEN = "tcp://127.0.0.1:0"
-QUICK = "import grainlike_worker.daemon._loop_watch as watch; watch.BLOCKED_S = 0.3; watch.LOOK_S = 0.05"
+QUICK = "import grainlike_worker.daemon._runner_watch as watch; watch.BLOCKED_S = 0.3; watch.LOOK_S = 0.05"
 
 
 def blocks_in_python(path):

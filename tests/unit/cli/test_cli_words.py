@@ -134,3 +134,8 @@ def test_a_job_that_is_tried_again_shows_its_attempt(capsys):
     _, _, first, second = capsys.readouterr().out.splitlines()
     assert "queued, attempt 2" in second
     assert "attempt" not in first
+
+
+def test_a_job_whose_process_is_halted_shows_that(capsys):
+    print_jobs([JobRow(7, "f", "running", "cores=1", 0, 0, 2, "n1", "", 1.0, halted="stopped (SIGSTOP)")])
+    assert "running, stopped (SIGSTOP), attempt 2" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from grainlike.net import memory_pair
 from grainlike.payload import dump_arguments, dump_function
 from grainlike.wire import Completed, Define, FunctionSpec, Run, Setup
 from grainlike_worker.daemon import _spawn
-from grainlike_worker.daemon._loop_watch import users_part, watched
+from grainlike_worker.daemon._runner_watch import users_part, watched
 from grainlike_worker.ipc._steps import BLOCKED_S, CALLED, JOB, SINCE, StackFile, StepPage
 from grainlike_worker.runner.common import _coroutines
 from grainlike_worker.runner.loop import _runner

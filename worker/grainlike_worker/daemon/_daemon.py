@@ -116,11 +116,11 @@ from grainlike_worker.daemon._core_locks import UsedCores, core_locks
 from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
-from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap
 from grainlike_worker.daemon._probe import offered_devices, topology
 from grainlike_worker.daemon._record_relay import RecordRelay
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
+from grainlike_worker.daemon._runner_watch import HaltedWatch, watched
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.daemon._transfers import ReplicaTransfers
@@ -198,7 +198,7 @@ class _Daemon:
         self._nests: dict[int, int] = {}
         """The runners of the jobs that have submitted jobs."""
         self._gangs: dict[int, Gang] = {}
-        self._host_files = HostFiles()
+        self._host_files, self._halted = HostFiles(), HaltedWatch(self._say)
         self._alarm = Alarm(self._ring)
         self._report = ReportDraft()
         self._relay = StreamRelay(self._say)
@@ -220,6 +220,7 @@ class _Daemon:
         """The link to the head has broken, and there is another."""
         self._transfers.link_returned()
         self._store.link_returned()
+        self._halted.tell_again()
 
     async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
@@ -595,12 +596,12 @@ class _Daemon:
 
         A worker whose keeper does not answer starts and ends no job, so it shows nothing.
         """
-        number = 0
-        doubt = False
+        number, doubt = 0, False
         while True:
             if self._welcome is not None and not (self._keeper is not None and self._keeper.suspected):
                 number += 1
                 self._link.post(Beat(number))
+                self._halted.look(runner.at_work() for runner in self._runners.values())
             # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
             if self._link.still_comes():
                 self._heard = time.monotonic()

@@ -303,12 +303,18 @@ class RunnerSupervisor:
         steps = self._process.steps if self._process is not None else None
         return (0, 0.0) if steps is None else steps.stepping()
 
+    def at_work(self) -> tuple[int, Sequence[int]]:
+        if self._process is None:
+            return 0, ()
+        own = () if self._lease is None else self._lease.run.jobs[self._lease.answered :]
+        return self._process.pid, own if self._own else self._places.unended()
+
     async def stack(self) -> str:
         return await self._process.stack() if self._process is not None else ""
 
     def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:
         if not self._own:
-            return self._places.give(lease, len(jobs))
+            return self._places.give(lease, jobs)
         self._barred = False
         if self._barrier_stands:
             self._unbar()

@@ -72,6 +72,10 @@ class RunnerBody(Protocol):
         ...
 
     async def stack(self) -> str:
+    def at_work(self) -> tuple[int, Sequence[int]]:
+        """Return the id of its process and the jobs that it has and that have not ended; (0, ()) without a process."""
+        ...
+
         """Return the Python stack of the code that it runs now; "" if it cannot be told."""
         ...
 
@@ -170,6 +174,9 @@ class _LoopRunner:
         return ""
 
     def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:  # noqa: ARG002 - see `Protocol`
+    def at_work(self) -> tuple[int, Sequence[int]]:
+        return 0, ()
+
         """Return 0: it has many leases at a time, and knows by context whose output is whose."""
         return 0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Sequence
 
 from grainlike_worker.ipc._page import Page, anonymous_file
 
@@ -116,7 +117,7 @@ class CalledPlaces:
     Example::
 
         places = CalledPlaces()
-        place = places.give(lease=7, jobs=3)    # the runner writes 1, 2, 3 there, each before it calls one
+        place = places.give(7, [21, 22, 23])    # the runner writes 1, 2, 3 there, each before it calls one
         places.called(page.words)               # {7: 0}: the first of them was called, and no other
         places.answered(7, 3, page.words)       # all have ended: the next lease may have the place
     """
@@ -128,8 +129,8 @@ class CalledPlaces:
         self._free: list[int] = []
         self._most = 0
 
-    def give(self, lease: int, jobs: int) -> int:
-        """Return the place of a lease with so many jobs; 0, where nothing can be read, while all are taken."""
+    def give(self, lease: int, jobs: Sequence[int]) -> int:
+        """Return the place of a lease with these jobs; 0, where nothing can be read, while all are taken."""
         if self._free:
             place = self._free.pop()
         elif self._most + 1 < PLACES:
@@ -155,17 +156,22 @@ class CalledPlaces:
     def called(self, words: memoryview[float]) -> dict[int, int]:
         """Return the position of the job that was called last, by lease: all may have been of one without a place."""
         counts = {
-            lease: int(words[CALLED + its.place]) if its.place else its.jobs for lease, its in self._leases.items()
+            lease: int(words[CALLED + its.place]) if its.place else len(its.jobs) for lease, its in self._leases.items()
         }
         return {lease: count - 1 for lease, count in counts.items() if count}
+
+    def unended(self) -> list[int]:
+        """Return the jobs of the leases of which not all are answered for."""
+        return [job for its in self._leases.values() for job in its.jobs]
 
 
 class _Given:
     __slots__ = ("jobs", "left", "place")
 
-    def __init__(self, place: int, jobs: int) -> None:
+    def __init__(self, place: int, jobs: Sequence[int]) -> None:
         self.place = place
-        self.jobs = self.left = jobs
+        self.jobs = jobs
+        self.left = len(jobs)
 
 
 HEADER = struct.Struct("<BqiI")
