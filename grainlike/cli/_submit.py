@@ -16,8 +16,8 @@ import anyio
 import msgspec
 
 from grainlike.cli._commands import Command, read_commands, read_request
-from grainlike.cli._exits import FAILED, OK, REFUSED
-from grainlike.cli._words import escaped, escaped_line, print_json
+from grainlike.cli._exits import FAILED, OK, REFUSED, UNREAD
+from grainlike.cli._words import escaped, escaped_line, json_text
 from grainlike.cli._words import seconds as in_words
 from grainlike.errors import GrainlikeError
 from grainlike.executor import NOT_GIVEN, Executor
@@ -191,7 +191,7 @@ class _Submission:
         return _Submitted(number, command, call)
 
     async def run(self, *, as_json: bool) -> int:
-        """Run all, and print the outcomes; the exit code is 1 when any failed."""
+        """Run all, and print the outcomes; the exit code is 1 when any failed. What cannot be printed changes none."""
         began = anyio.current_time()
         self._out = sys.stderr if as_json else sys.stdout
         for job in self._jobs:
@@ -202,16 +202,18 @@ class _Submission:
         except anyio.get_cancelled_exc_class():
             self._sum_up(anyio.current_time() - began, as_json=as_json)
             raise
-        if self._unread:
-            return FAILED
-        self._sum_up(anyio.current_time() - began, as_json=as_json)
-        return FAILED if any(job.error is not None for job in self._jobs) else OK
+        if not self._unread:
+            self._sum_up(anyio.current_time() - began, as_json=as_json)
+        failed = any(job.error is not None for job in self._jobs)
+        return FAILED if failed else OK if all(job.ended for job in self._jobs) else UNREAD
 
     async def _follow_all(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_starts)
             async with anyio.create_task_group() as followers:
                 self._followers = followers.cancel_scope
+                if self._unread:
+                    self._followers.cancel()
                 for job in self._jobs:
                     followers.start_soon(self._follow, job)
             tasks.cancel_scope.cancel()
@@ -226,9 +228,9 @@ class _Submission:
         if len(self._jobs) > 1 or open_:
             counts = f"{len(self._jobs) - failed - len(open_)} succeeded, {failed} failed"
             interrupted = f", {len(open_)} interrupted" if open_ else ""
-            _say(f"{counts}{interrupted} in {took:.1f} s")
+            self._say(f"{counts}{interrupted} in {took:.1f} s")
         if as_json:
-            print_json([_told(job) for job in self._jobs])
+            self._print(json_text([_told(job) for job in self._jobs]), sys.stdout)
 
     async def _follow(self, job: _Submitted) -> None:
         """Show what a job prints until it has ended, and then how."""
@@ -245,18 +247,34 @@ class _Submission:
         self._ended(job)
 
     def _show(self, job: _Submitted, line: LogLine) -> None:
-        where = self._out if line.stream == "stdout" else sys.stderr
         mark = f"[{job.number}] " if len(self._jobs) > 1 else ""
+        self._print(mark + escaped_line(line), self._out if line.stream == "stdout" else sys.stderr)
+
+    def _print(self, text: str, where: TextIO) -> None:
+        """Print text. Where it is read no more, as by `| head`, what still runs ends with us. Where it cannot be
+        written for another reason, as on a full disk, it is lost, and commands go on.
+        """
         try:
-            print(mark + escaped_line(line), file=where, flush=True)
+            print(text, file=where, flush=True)
+        except UnicodeEncodeError:
+            self._print(text.encode(where.encoding, "backslashreplace").decode(where.encoding), where)
         except BrokenPipeError:
+            _discard(where)
             self._stop_unread()
+        except OSError as error:
+            _discard(where)
+            if where is not sys.stderr:
+                self._say(f"what is printed is lost from here on, and commands go on: {error}")
 
     def _stop_unread(self) -> None:
-        """Stop as our output is read no more, as by `| head`: what still runs ends with us."""
-        self._unread = True
-        self._followers.cancel()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
+        if not self._unread:
+            self._unread = True
+            self._followers.cancel()
+            end = "" if all(job.ended for job in self._jobs) else ": commands that have not ended are cancelled"
+            self._say(f"what is printed is read no more{end}")
+
+    def _say(self, what: str) -> None:
+        self._print(_said(what), sys.stderr)
 
     def _ended(self, job: _Submitted) -> None:
         job.ended = True
@@ -296,11 +314,24 @@ class _Submission:
             self._tell(job, f"started {again}on {known.worker}, slots {shown_amounts(str(known.allocation))}")
 
     def _tell(self, job: _Submitted, what: str) -> None:
-        _say(f"[{job.number}] {what}")
+        self._say(f"[{job.number}] {what}")
+
+
+def _said(what: str) -> str:
+    return f"grainlike: {escaped(what)}"
 
 
 def _say(what: str) -> None:
-    print(f"grainlike: {escaped(what)}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
+    print(_said(what), file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
+
+
+def _discard(where: TextIO) -> None:
+    """Let what is printed there from now on, and what is not written yet, go nowhere: Python would complain of it when
+    it ends.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, where.fileno())
+    os.close(nowhere)
 
 
 def _why(error: Exception) -> str:

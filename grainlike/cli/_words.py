@@ -26,6 +26,7 @@ __all__ = [
     "bytes_text",
     "escaped",
     "escaped_line",
+    "json_text",
     "moment_text",
     "print_jobs",
     "print_json",
@@ -63,9 +64,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def json_text(value: object) -> str:
+    """Return a value as programs read it."""
+    return json.dumps(value, indent=1)
+
+
 def print_json(value: object) -> None:
     """Print for programs."""
-    print(json.dumps(value, indent=1))  # noqa: T201 - a command line speaks
+    print(json_text(value))  # noqa: T201 - a command line speaks
 
 
 def print_table(
@@ -115,17 +121,17 @@ def seconds(value: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def _state(job: JobRow) -> str:
+    """Return the state of a job, with what halts its process, and its attempt if that is not the first."""
+    return ", ".join(filter(None, (job.state, job.halted, f"attempt {job.attempt}" if job.attempt > 1 else "")))
+
+
 def print_jobs(jobs: Sequence[JobRow]) -> None:
     """Print a table of jobs."""
     if not jobs:
         print("no jobs")  # noqa: T201
         return
     titles = ["job", "name", "called", "state", "request", "worker", "slots", "for", "client"]
-def _state(job: JobRow) -> str:
-    """Return the state of a job, with what halts its process, and its attempt if that is not the first."""
-    return ", ".join(filter(None, (job.state, job.halted, f"attempt {job.attempt}" if job.attempt > 1 else "")))
-
-
     rows = [
         [
             *(

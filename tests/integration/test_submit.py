@@ -254,9 +254,70 @@ def test_when_nobody_reads_its_output_any_more_it_ends():
         assert process.stdout.readline() == "y\n"
         process.stdout.close()
         said = process.stderr.read()
-        assert process.wait(LIMIT_S) == 1
+        assert process.wait(LIMIT_S) == 141
+    assert said.endswith("grainlike: what is printed is read no more: commands that have not ended are cancelled\n")
     assert "Traceback" not in said
     assert "failed" not in said
+
+
+def test_when_nobody_reads_what_it_says_any_more_it_ends_too():
+    """A command waits for its turn: that is said, and why."""
+    commands = "echo first\nsh -c 'exec sleep 1000'\n"
+    command = [*COMMAND, "--run-once", "--resources", "slot=1", "-r", "slot=1", "--file", "-"]
+    reads, writes = os.pipe()
+    with os.fdopen(reads) as said:
+        with os.fdopen(writes, "w") as told:
+            process = subprocess.Popen(
+                command, env={**os.environ, **ENVIRONMENT}, stdin=subprocess.PIPE, stdout=told, stderr=told, text=True
+            )
+        with process:
+            process.stdin.write(commands)
+            process.stdin.close()
+            assert said.readline().startswith("grainlike: [1] scheduled")
+            said.close()
+            assert process.wait(LIMIT_S) == 141
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"), [("echo hi", 0, "[1] completed"), ("echo hi; exit 3", 1, ": exit code 3\n")]
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_full_disk_where_it_prints_fails_no_command(command, code, words, as_json):
+    arguments = ["--run-once", "-r", "cores=1", *(["--json"] if as_json else []), "--", "sh", "-c", command]
+    with Path("/dev/full").open("w") as out:
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            env={**os.environ, **ENVIRONMENT},
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    assert done.returncode == code
+    lost = "grainlike: what is printed is lost from here on, and commands go on: [Errno 28] No space left on device\n"
+    assert done.stderr.count(lost) == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_of_what_it_says_loses_nothing_else():
+    with Path("/dev/full").open("w") as told:
+        done = subprocess.run(
+            [*COMMAND, "--run-once", "-r", "cores=1", "--", "sh", "-c", "echo hi; echo lost >&2"],
+            env={**os.environ, **ENVIRONMENT},
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+
+
+def test_letters_that_its_output_cannot_have_are_escapes():
+    done = submit("--run-once", "-r", "cores=1", "--", "echo", "caf\xe9", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stdout) == (0, "caf\\xe9\n")
 
 
 @pytest.mark.asyncio
