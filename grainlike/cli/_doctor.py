@@ -35,6 +35,7 @@ from grainlike.net import (
 )
 from grainlike.payload import serializer_versions
 from grainlike.subprocesses import open_core_locks
+from grainlike.system import why_no_processes
 from grainlike.wire import AskHead, HeadIs, Software, check_software
 
 __all__ = ["Finding", "doctor"]
@@ -89,6 +90,9 @@ def _machine() -> Iterator[Finding]:
         yield Finding("ok", "cores", f"{len(os.sched_getaffinity(0))} for this process; jobs are pinned to theirs")
     else:
         yield Finding("note", "cores", f"{platform.system()} pins no process", "jobs are not held to theirs")
+    why, _, what_to_do = why_no_processes().partition("; ")
+    if why:
+        yield Finding("bad", "processes", why, what_to_do)
     yield from _core_offers()
     yield from _devices()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -8,7 +8,14 @@ if TYPE_CHECKING:
     from grainlike.system._batch_job import BLOCK, NODE, BatchJob, batch_job, block_label, node_rank
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
     from grainlike.system._late_file import LateFile
-    from grainlike.system._limits import cpu_limit, import_paths, max_message_bytes, memory_limit, own_memory
+    from grainlike.system._limits import (
+        cpu_limit,
+        import_paths,
+        max_message_bytes,
+        memory_limit,
+        own_memory,
+        why_no_processes,
+    )
     from grainlike.system._storage import free_bytes, is_in_memory, spare_memory
 
 __all__ = [
@@ -30,6 +37,7 @@ __all__ = [
     "own_cgroups",
     "own_memory",
     "spare_memory",
+    "why_no_processes",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -51,6 +59,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "own_memory": "_limits",
             "import_paths": "_limits",
             "max_message_bytes": "_limits",
+            "why_no_processes": "_limits",
             "free_bytes": "_storage",
             "is_in_memory": "_storage",
             "spare_memory": "_storage",

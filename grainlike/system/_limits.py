@@ -1,4 +1,5 @@
-"""Limits of this process: what its cgroups allow, and how large a message a head may receive; and its import paths.
+"""Limits of this process: what its cgroups allow, and how large a message a head may receive; its import paths; and
+whether it sees the kernel's files about processes.
 
 Cgroups of both versions count, and each cgroup above: the least.
 """
@@ -12,7 +13,15 @@ from contextlib import suppress
 
 from grainlike.system._cgroup import Cgroup, own_cgroups
 
-__all__ = ["cpu_limit", "free_in_cgroups", "import_paths", "max_message_bytes", "memory_limit", "own_memory"]
+__all__ = [
+    "cpu_limit",
+    "free_in_cgroups",
+    "import_paths",
+    "max_message_bytes",
+    "memory_limit",
+    "own_memory",
+    "why_no_processes",
+]
 
 
 _SHARE = 2
@@ -81,6 +90,17 @@ def _above(proc: str, controller: str) -> Iterator[Cgroup]:
         while os.access(f"{own.path}/cgroup.procs", os.F_OK):
             yield own
             own = own.above()  # noqa: PLW2901 - it walks up
+
+
+def why_no_processes(proc: str = "/proc/self") -> str:
+    """Return why no worker can run jobs in processes here, and what to do; empty where it can.
+
+    By the kernel's files about processes a worker pins their threads, and finds what jobs leave behind.
+    """
+    if sys.platform != "linux" or os.path.isdir(f"{proc}/task"):  # noqa: PTH112 - each start of a process asks
+        return ""
+    words = "/proc is not mounted here, and a worker pins and finds the processes of jobs by it"
+    return f"{words}; as root: mount -t proc proc /proc (for a chroot, its own proc directory, from outside)"
 
 
 def import_paths() -> list[str]:

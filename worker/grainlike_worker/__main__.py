@@ -27,7 +27,7 @@ from grainlike.eventloop import loop_options
 from grainlike.net import RETURN_S, HeadLocator, Link, ReconnectingLink, waits
 from grainlike.resources import Allocation, WallTime, near_name, parse, shown_amounts
 from grainlike.subprocesses import reserve_standard_descriptors, reset_signals
-from grainlike.system import block_label, node_rank
+from grainlike.system import block_label, node_rank, why_no_processes
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
@@ -78,6 +78,10 @@ def serve(
     reserve_standard_descriptors()
     reset_signals()
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    unfit = why_no_processes()
+    if unfit:
+        print(f"grainlike worker: {unfit}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return USAGE
     try:
         offer = offer_of_daemon(parse(resources) if resources else None)
     except ResourceSpecError as error:

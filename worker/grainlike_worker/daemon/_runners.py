@@ -16,6 +16,7 @@ from grainlike.context import JobInfo
 from grainlike.eventloop import on_asyncio
 from grainlike.net import OnFrames, memory_pair
 from grainlike.scheduler import RunnerGone, RunnerKind
+from grainlike.system import why_no_processes
 from grainlike.wire import Buffer, Message, StopReason
 from grainlike_worker.daemon._output import Show, Tap
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
@@ -71,11 +72,11 @@ class RunnerBody(Protocol):
         """
         ...
 
-    async def stack(self) -> str:
     def at_work(self) -> tuple[int, Sequence[int]]:
         """Return the id of its process and the jobs that it has and that have not ended; (0, ()) without a process."""
         ...
 
+    async def stack(self) -> str:
         """Return the Python stack of the code that it runs now; "" if it cannot be told."""
         ...
 
@@ -112,6 +113,9 @@ def processes(keeper: KeeperClient | None, options: Sequence[str]) -> Spawn:
     """Return what starts runners as `RunnerProcess.spawn` does, with these arguments."""
 
     async def spawn(kind: RunnerKind) -> RunnerProcess:
+        why = why_no_processes()
+        if why:
+            raise OSError(why)
         if keeper is not None:
             keeper.begin()  # it loads while we do
         # With the first of them: an embedded worker of coroutines has none, and starts sooner without.
@@ -170,13 +174,13 @@ class _LoopRunner:
     def stepping(self) -> tuple[int, float] | None:
         return None  # it is our own loop: when we look, none is
 
+    def at_work(self) -> tuple[int, Sequence[int]]:
+        return 0, ()
+
     async def stack(self) -> str:
         return ""
 
     def works_on(self, lease: int, jobs: Sequence[int], attempts: Sequence[int]) -> int:  # noqa: ARG002 - see `Protocol`
-    def at_work(self) -> tuple[int, Sequence[int]]:
-        return 0, ()
-
         """Return 0: it has many leases at a time, and knows by context whose output is whose."""
         return 0
 
