@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from grainlike.wire._base import BaseMessage
+from grainlike.wire._rows import BaseAnswer
 
 __all__ = [
     "AskBlockFile",
@@ -84,7 +85,7 @@ class AskBlockFile(BaseMessage, frozen=True, tag=155):
     start: Annotated[int, msgspec.Meta(ge=0)]
 
 
-class BlockFileIs(BaseMessage, frozen=True, tag=156):
+class BlockFileIs(BaseAnswer, frozen=True, tag=156):
     """Part of a file of a block, from `start` to `end`: the end of a rest that is long."""
 
     ask: int
@@ -157,7 +158,7 @@ class BlockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     log: str
 
 
-class UpIs(BaseMessage, frozen=True, tag=131):
+class UpIs(BaseAnswer, frozen=True, tag=131):
     """A pool is in the records, and its first block was taken; label and id are empty where none is to be submitted.
 
     `silent` says in one line that the batch system does not answer, and what its command says to that; empty where it
@@ -170,7 +171,7 @@ class UpIs(BaseMessage, frozen=True, tag=131):
     silent: str = ""
 
 
-class LaunchRefused(BaseMessage, frozen=True, tag=132):
+class LaunchRefused(BaseAnswer, frozen=True, tag=132):
     """The batch system refused the first block of a pool: its words, the command and the script. The pool is paused."""
 
     ask: int
@@ -179,7 +180,7 @@ class LaunchRefused(BaseMessage, frozen=True, tag=132):
     script: str
 
 
-class FleetIs(BaseMessage, frozen=True, tag=133):
+class FleetIs(BaseAnswer, frozen=True, tag=133):
     """Pools and blocks. With `ask` 0 it comes unasked, when something has changed."""
 
     ask: int

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from grainlike.wire._base import BaseMessage
+from grainlike.wire._rows import BaseAnswer
 
 __all__ = [
     "KEPT_JOBS",
@@ -156,7 +157,7 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     worker: str = ""
 
 
-class HistoryIs(BaseMessage, frozen=True, tag=135):
+class HistoryIs(BaseAnswer, frozen=True, tag=135):
     """A page of ended jobs. `before` is where the next one begins, 0 after the last; `kept` counts all that the head
     has. `earlier` are the attempts so far of the one job that was asked for, where that has not ended. `few` says why
     the value of that one job has fewer replicas than it is to have; empty where it has those. `copy` is the URL of that

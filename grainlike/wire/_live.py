@@ -12,7 +12,7 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 from grainlike.wire._reports import Totals
-from grainlike.wire._rows import WorkerRow
+from grainlike.wire._rows import BaseAnswer, WorkerRow
 
 __all__ = [
     "LEAST_EVERY_S",
@@ -57,7 +57,7 @@ class RunningRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     program: str
 
 
-class LiveIs(BaseMessage, frozen=True, tag=141):
+class LiveIs(BaseAnswer, frozen=True, tag=141):
     """An update of a live view.
 
     Attributes:
@@ -121,7 +121,7 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     words: str
 
 
-class QueueIs(BaseMessage, frozen=True, tag=143):
+class QueueIs(BaseAnswer, frozen=True, tag=143):
     """The largest groups of jobs that wait; `groups` counts all groups, `waiting` all jobs in them."""
 
     ask: int
@@ -156,7 +156,7 @@ class LimitRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     next_in_s: float
 
 
-class LimitsAre(BaseMessage, frozen=True, tag=146):
+class LimitsAre(BaseAnswer, frozen=True, tag=146):
     """Limits and rates, by kind and name."""
 
     ask: int

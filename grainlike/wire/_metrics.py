@@ -7,6 +7,7 @@ import msgspec
 from grainlike.wire._base import BaseMessage
 from grainlike.wire._fleet import PoolRow
 from grainlike.wire._reports import Totals
+from grainlike.wire._rows import BaseAnswer
 
 __all__ = ["AskMetrics", "MetricsAre", "WorkerUse"]
 
@@ -32,7 +33,7 @@ class WorkerUse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     used: dict[str, float]
 
 
-class MetricsAre(BaseMessage, frozen=True, tag=149):
+class MetricsAre(BaseAnswer, frozen=True, tag=149):
     """The head in figures.
 
     Attributes:

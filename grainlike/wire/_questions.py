@@ -30,7 +30,7 @@ from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs
 from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
-from grainlike.wire._rows import JobRow, LostWorkerRow, WorkerRow
+from grainlike.wire._rows import BaseAnswer, JobRow, LostWorkerRow, WorkerRow
 
 __all__ = [
     "MOST_NAMES",
@@ -217,7 +217,7 @@ class AskTrace(BaseMessage, frozen=True, tag=101):
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-class HeadIs(BaseMessage, frozen=True, tag=90):
+class HeadIs(BaseAnswer, frozen=True, tag=90):
     """The head in figures. `jobs` counts the jobs that have not ended, by state; see `JobRow`. `journal` says in words
     whether the head's state outlives it, "kept" or "not kept" and why, and `directory` where that is; both are empty if
     it does not. `ends_process`: its process ends with it, and is no program of a user's that goes on. `lost`: the last
@@ -240,14 +240,14 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
     serializers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class WorkersAre(BaseMessage, frozen=True, tag=91):
+class WorkersAre(BaseAnswer, frozen=True, tag=91):
     """The workers, in the order in which they came."""
 
     ask: int
     workers: list[WorkerRow]
 
 
-class StoresAre(BaseMessage, frozen=True, tag=199):
+class StoresAre(BaseAnswer, frozen=True, tag=199):
     """Head to client: what workers keep of values now, in columns, as in `WorkerRow`; those that are not named keep
     nothing. As `WorkersAre`, it is not sent again after a break; no client asks for it, so `ask` is 0.
     """
@@ -259,7 +259,7 @@ class StoresAre(BaseMessage, frozen=True, tag=199):
     scratch_lost: list[str]
 
 
-class JobsAre(BaseMessage, frozen=True, tag=92):
+class JobsAre(BaseAnswer, frozen=True, tag=92):
     """The oldest jobs that were asked for; `total` counts all that have not ended. `next` is where the next answer
     begins, 0 where there are no more.
     """
@@ -270,7 +270,7 @@ class JobsAre(BaseMessage, frozen=True, tag=92):
     next: int = 0
 
 
-class JobIs(BaseMessage, frozen=True, tag=93):
+class JobIs(BaseAnswer, frozen=True, tag=93):
     """The state of a job: the parts of an `Explanation`, and `words`, its text."""
 
     ask: int
@@ -310,7 +310,7 @@ class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     limit_bytes: int = 0
 
 
-class SessionsAre(BaseMessage, frozen=True, tag=118):
+class SessionsAre(BaseAnswer, frozen=True, tag=118):
     """The named sessions, in the order in which they were opened."""
 
     ask: int
@@ -362,7 +362,7 @@ class NamedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     where: list[str] = []
 
 
-class NamedAre(BaseMessage, frozen=True, tag=201):
+class NamedAre(BaseAnswer, frozen=True, tag=201):
     """Named calls of a session; none where there is no such session. `next` is where the next answer begins, 0 where
     there are no more.
     """
@@ -372,7 +372,7 @@ class NamedAre(BaseMessage, frozen=True, tag=201):
     next: int = 0
 
 
-class LogsAre(BaseMessage, frozen=True, tag=96):
+class LogsAre(BaseAnswer, frozen=True, tag=96):
     """Lines that a job has written, in columns; see `LogLine`. With `end`, the last ones."""
 
     ask: int
@@ -418,21 +418,21 @@ class Began(BaseMessage, frozen=True, tag=98):
     ran: list[float] = msgspec.field(default_factory=list)
 
 
-class Matched(BaseMessage, frozen=True, tag=111):
+class Matched(BaseAnswer, frozen=True, tag=111):
     """Names of the workers that matched."""
 
     ask: int
     workers: list[str]
 
 
-class WantedIs(BaseMessage, frozen=True, tag=114):
+class WantedIs(BaseAnswer, frozen=True, tag=114):
     """Number of further workers that would help."""
 
     ask: int
     workers: int
 
 
-class ReportIs(BaseMessage, frozen=True, tag=102):
+class ReportIs(BaseAnswer, frozen=True, tag=102):
     """Totals of ended jobs by outcome; `unended` counts those that have not ended."""
 
     ask: int
@@ -461,7 +461,7 @@ class SpanRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     details: dict[str, str | int] = msgspec.field(default_factory=dict)
 
 
-class TraceIs(BaseMessage, frozen=True, tag=103):
+class TraceIs(BaseAnswer, frozen=True, tag=103):
     """A part of the trace: spans, and moments with the number of jobs that waited and ran from then on. With `end`, the
     last part.
     """
@@ -472,13 +472,13 @@ class TraceIs(BaseMessage, frozen=True, tag=103):
     end: bool
 
 
-class Done(BaseMessage, frozen=True, tag=94):
+class Done(BaseAnswer, frozen=True, tag=94):
     """The request was carried out, or is under way and cannot fail any more."""
 
     ask: int
 
 
-class Unable(BaseMessage, frozen=True, tag=95):
+class Unable(BaseAnswer, frozen=True, tag=95):
     """The request was refused; `why` is a sentence."""
 
     ask: int

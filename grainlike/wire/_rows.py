@@ -1,10 +1,18 @@
-"""Rows of answers: a worker, one that was lost, and a job that has not ended."""
+"""Base of answers, and their rows: a worker, one that was lost, and a job that has not ended."""
 
 from __future__ import annotations
 
 import msgspec
 
-__all__ = ["JobRow", "LostWorkerRow", "WorkerRow"]
+from grainlike.wire._base import BaseMessage
+
+__all__ = ["BaseAnswer", "JobRow", "LostWorkerRow", "WorkerRow"]
+
+
+class BaseAnswer(BaseMessage, frozen=True, forbid_unknown_fields=False):
+    """Base of what a head answers to questions. A later release may add fields at the end of an answer, with defaults,
+    as of a row: who asks and does not know them passes them over.
+    """
 
 
 class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -46,6 +54,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gone yet). `worker` and `allocation` are empty where it has none, `running_s` is None until it runs. `client` is the
     number of the client that it came from, 0 for the head's own program; `program` is the name of that client, or of
     its session, and `named` the name that the call has there. `parent` is the job that submitted it, 0 for none.
+    `halted` says in words why its process does not go on; empty if it does.
     """
 
     job: int
@@ -54,7 +63,6 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     request: str
     priority: int
     client: int
-    `halted` says in words why its process does not go on; empty if it does.
     attempt: int
     worker: str
     allocation: str

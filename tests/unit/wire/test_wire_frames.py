@@ -10,6 +10,7 @@ import tracemalloc
 import typing
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from grainlike.wire import (
     FROM_UNAUTHENTICATED,
     FROM_WORKER,
     TRUSTED,
+    Answer,
     AskHistory,
     AskJobs,
     Assign,
@@ -29,6 +31,8 @@ from grainlike.wire import (
     FrameDecoder,
     FrameLimits,
     Goodbye,
+    HeadIs,
+    OutcomeIs,
     encode_frame,
     gap_with,
     pack_parcels,
@@ -450,3 +454,17 @@ def test_the_union_of_messages_has_every_message_but_those_of_data_links():
 
     here = {kind for kind in leaves(BaseMessage) if kind.__module__.startswith("grainlike.")}
     assert here - set(typing.get_args(Message)) == set(typing.get_args(DataMessage))
+
+
+def test_an_answer_of_a_later_release_is_read_as_far_as_it_is_known():
+    known = HeadIs(1, "c1", "9.0", "3.99", 7, 1.0, 2, 3, {"running": 1})
+    row = msgspec.msgpack.decode(msgspec.msgpack.encode(known))
+    header = msgspec.msgpack.encode([*row, "a field", {"of": "later"}])
+    [frame] = FrameDecoder(TRUSTED).feed(struct.pack("<II", len(header), 0) + header)
+    assert frame.message == known
+
+
+def test_each_answer_may_have_fields_at_its_end_that_are_not_known():
+    """Outcomes are for programs, which are of the same release as their head."""
+    strict = [kind for kind in typing.get_args(Answer) if kind.__struct_config__.forbid_unknown_fields]
+    assert strict == [OutcomeIs]
