@@ -118,6 +118,7 @@ class JobScreen(Screen[None]):
                 return
             except HeadLostError:
                 self._fresh.append("[no head; what is kept of its output follows again when there is one]")
+                await anyio.sleep(_FLUSH_S)  # what follows the head may hear of its loss later
 
     async def _client(self) -> HeadClient:
         while self._head.client is None:

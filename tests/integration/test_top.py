@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -25,15 +26,18 @@ from grainlike import Cores, Executor, GPUs, cancel, delayed, gather, start, wai
 from grainlike.cli import main
 from grainlike.cli._past import ended_words
 from grainlike.cli._words import amounts, escaped, moment_text, seconds
+from grainlike.client import RefusedQueryError
+from grainlike.errors import HeadLostError
+from grainlike.jobs import LogLine
 from grainlike.live import LiveState
 from grainlike.top import Texts, TopApp
 from grainlike.top._app import _HELP
 from grainlike.top._core_map import CoreMap
-from grainlike.top._job_screen import TAIL
+from grainlike.top._job_screen import TAIL, JobScreen
 from grainlike.top._lists import JobList
 from grainlike.top._marks import _COLOURS, Marks
 from grainlike.top._tables import MOST_ROWS, Table, functions, running
-from grainlike.wire import EndedJob, LiveIs, RunningRow, Totals, WorkerRow
+from grainlike.wire import EndedJob, JobIs, LiveIs, RunningRow, Totals, WorkerRow
 
 HERE = "tcp://127.0.0.1:0"
 TEXTS = Texts(escaped, amounts, seconds, moment_text, ended_words)
@@ -379,6 +383,41 @@ async def test_the_job_that_is_opened_is_the_one_in_sight_whatever_comes_above_i
         await pilot.press("enter")
         assert opened == [150, 148]
         assert app.list.scroll_offset.y <= 52 <= app.list.scroll_offset.y + app.list.size.height
+
+
+class LostHead:
+    """A head that was just lost: the reader of a log hears so before what follows the head does."""
+
+    def __init__(self) -> None:
+        self.client: Any = self
+        self.connected = anyio.Event()
+        self.connected.set()
+        self.logs_asked = 0
+
+    async def ask(self, *_: object) -> JobIs:
+        raise HeadLostError("silent")
+
+    async def logs(self, job: int, *, follow: bool) -> AsyncIterator[LogLine]:
+        self.logs_asked += 1
+        if self.logs_asked == 1:
+            asyncio.get_running_loop().call_soon(self._forget)
+        if self.logs_asked == 1000:
+            raise RefusedQueryError("it is asked again and again, and nothing else has a turn")
+        raise HeadLostError("silent")
+        yield LogLine("", 1, "stdout")
+
+    def _forget(self) -> None:
+        self.client, self.connected = None, anyio.Event()
+
+
+@pytest.mark.asyncio
+async def test_a_log_whose_head_was_just_lost_lets_the_rest_have_its_turn() -> None:
+    head = LostHead()
+    app = App[None]()
+    async with asyncio.timeout(LIMIT_S), app.run_test() as pilot:
+        app.push_screen(JobScreen(7, head, 0.1, TEXTS))
+        await shown(pilot, "no head; what is kept of its output follows again")
+    assert head.logs_asked == 1
 
 
 def test_functions_have_what_to_ask_for_next_time() -> None:
