@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         ReplicasUnfit,
         ReplicationAsked,
         ReplicationReached,
+        ValueAction,
         ValuesForgotten,
         ValuesGiven,
         ValuesLost,
@@ -142,7 +143,7 @@ __all__ = [
     "ReplicationReached", "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone",
     "RunnerKind", "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner",
     "StartApart", "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted",
-    "TellWaits", "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost",
+    "TellWaits", "TerminateRunner", "Ticked", "Trials", "ValueAction", "ValuesForgotten", "ValuesGiven", "ValuesLost",
     "ValuesReleased", "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving",
     "WorkerLost", "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored",
     "WorkerSuspected", "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
@@ -167,7 +168,7 @@ _NAMES = {
         PROGRAM CopiesLost CopyMade FetchReplicas GiveValues InputsLost InputsTravel InputsUnfit JobsRevived
         LineageDropped OutputsUnfit OverdraftUnpaid OwnValuesAdded OwnValuesFreed OwnValuesLost ReplicasArrived
         ReplicasDropped ReplicasFailed ReplicasGone ReplicasSpared ReplicasUnfit ReplicationAsked ReplicationReached
-        ValuesForgotten ValuesGiven ValuesLost ValuesReleased ValuesWanted
+        ValueAction ValuesForgotten ValuesGiven ValuesLost ValuesReleased ValuesWanted
     """,
     "_workers": "WorkerState",
     "node._events": """

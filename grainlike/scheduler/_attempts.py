@@ -53,13 +53,12 @@ class RetryPolicy:
         """Return True if this end of an attempt is not the job's outcome: the job is in `back`, backs off, or was given
         up as lost.
         """
-        if code == Code.UNFIT and shape is not None:
-            worker.refuse(shape)
-            self._state.lose_members()
         if code in (Code.RETURNED, Code.UNFIT):
+            if code == Code.UNFIT and shape is not None:
+                worker.refuse(shape)
+                self._state.lose_members()
             back.append(job)
-            return True
-        if code == Code.UNSTARTED:
+        elif code == Code.UNSTARTED:
             how = completed.details.get(job.id, "no process could be started")
             self.strike(worker, "starts", now, out, f"a job could not be started there: {how}")
             if self._closed:  # no other worker will join that could start it
@@ -67,14 +66,27 @@ class RetryPolicy:
             else:
                 job.attempt += 1
                 back.append(job)
-            return True
-        if code in (Code.CRASHED, Code.UNBEGUN):
+        elif code in (Code.CRASHED, Code.UNBEGUN):
             if completed.never_ran:
                 self.strike(worker, "starts", now, out, "a process died there before it had begun anything")
             # One that has not begun may run whatever `losses` says, but not for ever: it may be what ends processes.
             most = MAX_LOSSES - 1 if code == Code.UNBEGUN and not job.fn.losses else None
             self.lost(job, worker, completed.details.get(job.id, "its runner died"), now, out, back, most=most)
-            return True
+        else:
+            return self._ended(job, code, worker, completed, now, out, back)
+        return True
+
+    def _ended(
+        self,
+        job: HeadJob,
+        code: int,
+        worker: WorkerState,
+        completed: Completed,
+        now: float,
+        out: list[HeadAction],
+        back: list[HeadJob],
+    ) -> bool:
+        """Handle an attempt that has ended by itself, or was ended; return as `runs_again`."""
         rooms = self._state.transfers.rooms
         wanted = completed.wanted.get(job.id, 0) if code == Code.FAILED else 0
         goes_elsewhere = wanted > 0 and rooms.lacked(worker, job, wanted)

@@ -40,8 +40,8 @@ class BackoffQueue:
         return seconds
 
     def forget(self, job: HeadJob) -> None:
-        """Drop a job that was cancelled."""
-        del self.waiting[job.id]
+        """Drop a job that was cancelled, if it waits here."""
+        self.waiting.pop(job.id, None)
 
     def due(self, now: float) -> list[HeadJob]:
         """Remove and return the jobs that have waited long enough."""

@@ -5,25 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
-from grainlike.scheduler._value_events import (
-    CopiesLost,
-    FetchReplicas,
-    GiveValues,
-    InputsLost,
-    InputsTravel,
-    InputsUnfit,
-    JobsRevived,
-    OutputsUnfit,
-    OverdraftUnpaid,
-    OwnValuesFreed,
-    ReplicasDropped,
-    ReplicasSpared,
-    ReplicasUnfit,
-    ReplicationReached,
-    ValueEvent,
-    ValuesForgotten,
-    ValuesLost,
-)
+from grainlike.scheduler._value_events import ValueAction, ValueEvent
 from grainlike.wire import Completed, LeaseStart, LeaseWait, Need
 
 __all__ = [
@@ -59,6 +41,7 @@ __all__ = [
     "Ticked",
     "WakeAt",
     "WorkerDrained",
+    "WorkerEvent",
     "WorkerHeard",
     "WorkerJoined",
     "WorkerLeaving",
@@ -245,6 +228,9 @@ class WorkerReported(msgspec.Struct, frozen=True, gc=False):
     waits: list[LeaseWait] = []
 
 
+WorkerEvent = WorkerJoined | WorkerHeard | WorkerLeaving | WorkerDrained | WorkerStored | WorkerSuspected | WorkerTimed
+"""What a worker does as a whole, but for its end."""
+
 HeadEvent = (
     FunctionDefined
     | FunctionsDropped
@@ -252,15 +238,9 @@ HeadEvent = (
     | JobsSubmitted
     | JobsCancelled
     | JobsCommitted
-    | WorkerJoined
-    | WorkerHeard
-    | WorkerLeaving
-    | WorkerDrained
+    | WorkerEvent
     | WorkerLost
     | WorkerReported
-    | WorkerStored
-    | WorkerSuspected
-    | WorkerTimed
     | StartsPaused
     | Ticked
     | ValueEvent
@@ -454,21 +434,6 @@ HeadAction = (
     | JobsMoved
     | ShapesForgotten
     | WakeAt
-    | FetchReplicas
-    | GiveValues
-    | ReplicasDropped
-    | ReplicasSpared
-    | ReplicasUnfit
-    | ReplicationReached
     | ReleaseWorker
-    | CopiesLost
-    | JobsRevived
-    | OwnValuesFreed
-    | ValuesLost
-    | ValuesForgotten
-    | InputsLost
-    | InputsTravel
-    | InputsUnfit
-    | OutputsUnfit
-    | OverdraftUnpaid
+    | ValueAction
 )

@@ -41,15 +41,9 @@ from grainlike.scheduler._events import (
     StartsPaused,
     Ticked,
     WakeAt,
-    WorkerDrained,
-    WorkerHeard,
-    WorkerJoined,
-    WorkerLeaving,
+    WorkerEvent,
     WorkerLost,
     WorkerReported,
-    WorkerStored,
-    WorkerSuspected,
-    WorkerTimed,
 )
 from grainlike.scheduler._explain import explain, nothing_arrived
 from grainlike.scheduler._explanation import Explanation
@@ -126,39 +120,11 @@ class HeadScheduler:
                 self._submitted(event, now, out)
                 if event.more and not self._state.values.unsettled:
                     return out
-            case FunctionDefined():
-                self._functions[event.fn] = HeadFunction(event)
-                return out
-            case FunctionTimed():
-                self._functions[event.fn].times.add(event.walls)
-                return out
-            case FunctionsDropped():
-                for fn in event.fns:
-                    del self._functions[fn]
+            case FunctionDefined() | FunctionTimed() | FunctionsDropped() | JobsCommitted():
+                self._record(event)
                 return out
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
-            case JobsCommitted():
-                for job in filter(None, map(self.jobs.get, event.jobs)):
-                    job.remembered().committed = True
-                return out
-            case WorkerJoined():
-                self._worker_events.joined(event, now, out)
-            case WorkerTimed():
-                if self._worker_events.timed(event, now) and self.closed:
-                    self._fail_impossible(out)
-            case WorkerLeaving():
-                if self._worker_events.leaving(event, out) and self.closed:
-                    self._fail_impossible(out)
-            case WorkerStored():
-                self._worker_events.stored(event, out)
-            case WorkerDrained():
-                if self._worker_events.drained(event, out) and self.closed:
-                    self._fail_impossible(out)
-            case WorkerSuspected():
-                self._worker_events.suspected(event, now, out)
-            case WorkerHeard():
-                self._worker_events.heard(event, now, out)
             case WorkerLost():
                 self._worker_lost(event, out)
             case StartsPaused():
@@ -168,7 +134,29 @@ class HeadScheduler:
             case Ticked():
                 self._wake = None
             case _:
-                self._values.handle(event, now, out)
+                if not isinstance(event, WorkerEvent):
+                    self._values.handle(event, now, out)
+                elif self._worker_events.handle(event, now, out) and self.closed:
+                    self._fail_impossible(out)
+        self._follow_up(now, out, ticked=isinstance(event, Ticked))
+        return out
+
+    def _record(self, event: FunctionDefined | FunctionTimed | FunctionsDropped | JobsCommitted) -> None:
+        """Record what no pass looks at."""
+        match event:
+            case FunctionDefined():
+                self._functions[event.fn] = HeadFunction(event)
+            case FunctionTimed():
+                self._functions[event.fn].times.add(event.walls)
+            case FunctionsDropped():
+                for fn in event.fns:
+                    del self._functions[fn]
+            case JobsCommitted():
+                for job in filter(None, map(self.jobs.get, event.jobs)):
+                    job.remembered().committed = True
+
+    def _follow_up(self, now: float, out: list[HeadAction], *, ticked: bool) -> None:
+        """Do what follows from an event, or is due by now: jobs are queued, then started, then values are moved."""
         if self._job_tree.orphans:
             self._end_orphans(out)
         if self._state.backoffs.waiting:
@@ -183,21 +171,7 @@ class HeadScheduler:
         if self._state.values.unsettled:
             self._settle_values(out)
         if not self.paused:
-            rooms = transfers.rooms
-            if rooms.parked or rooms.refusals:
-                self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
-            self._planner.plan(now, out)
-            if rooms.without_room or self._state.overdrafts.workers or self._state.overdrafts.still is not None:
-                self._wake_at(self._values.make_room(now, out), out)
-            while self._values.are_unsettled():  # jobs whose turn came have inputs that no worker has
-                self._settle_values(out)
-                self._planner.plan(now, out)
-            if rooms.without_room or self._values.room_wake or rooms.parked or rooms.refusals:
-                self._wake_at(self._values.next_look(now), out)
-            if self._job_tree.waiting and self._planner.whole:
-                self._end_standstill(now, out)
-            if self._planner.wake is not None:
-                self._wake_at(self._planner.wake, out)
+            self._start_jobs(now, out, ticked=ticked)
         if leaving.held:
             leaving.release(now, out)
         if leaving.wake is not None:
@@ -212,7 +186,24 @@ class HeadScheduler:
             self._wake_at(complain(self._state, now, out), out)
         if self._catalogue.may_be_full:
             self._state.forget_unused(out)
-        return out
+
+    def _start_jobs(self, now: float, out: list[HeadAction], *, ticked: bool) -> None:
+        """Start jobs that fit, and make room for the inputs of those that lack it."""
+        rooms = self._state.transfers.rooms
+        if rooms.parked or rooms.refusals:
+            self._values.make_use_of_room(now, out, goes_on=ticked)
+        self._planner.plan(now, out)
+        if rooms.without_room or self._state.overdrafts.workers or self._state.overdrafts.still is not None:
+            self._wake_at(self._values.make_room(now, out), out)
+        while self._values.are_unsettled():  # jobs whose turn came have inputs that no worker has
+            self._settle_values(out)
+            self._planner.plan(now, out)
+        if rooms.without_room or self._values.room_wake or rooms.parked or rooms.refusals:
+            self._wake_at(self._values.next_look(now), out)
+        if self._job_tree.waiting and self._planner.whole:
+            self._end_standstill(now, out)
+        if self._planner.wake is not None:
+            self._wake_at(self._planner.wake, out)
 
     def begin_values(self) -> None:
         """Make the parts that keep values at workers, for a scheduler that comes from an image without them."""
@@ -370,10 +361,8 @@ class HeadScheduler:
             if job.state is JobState.QUEUED:
                 self._state.forget(job)
                 self._planner.waiting.touch(job.cls)
-            elif job.state is JobState.BACKOFF:
+            elif job.state in (JobState.BACKOFF, JobState.MOVING):
                 self._state.backoffs.forget(job)
-                self._state.forget(job)
-            elif job.state is JobState.MOVING:
                 self._state.forget(job)
             elif (gang := self._gangs.of(job)) is not None and not gang.assembled:
                 self._gang_events.take_apart(job, out)
@@ -475,17 +464,16 @@ class HeadScheduler:
             if job is None or job.attempt != attempts[row]:
                 self.late += attempts[row] > 0 and (number, attempts[row]) not in release
                 continue
-            code = codes[row]
             shape = job.shape
             if (
                 calm
-                and code == _SUCCEEDED
+                and codes[row] == _SUCCEEDED
                 and job.state is _LEASED
                 and job.rare is None
                 and not job.cancelled
                 and shape is not None
                 and shape.plain
-            ):  # fast path: as below, without the cases and the calls per job that a plain job does not need
+            ):  # fast path: as `_attempt_ended`, without the cases and the calls that a plain job does not need
                 del held[number], jobs[number]
                 if job.fn is not fn:
                     fn = job.fn
@@ -494,26 +482,7 @@ class HeadScheduler:
                 rows.append(row)
                 continue
             calm = False  # this end may start a quarantine, in which later successes of the batch have to be noted
-            gang = self._gangs.of(job) if shape is not None and shape.nodes > 1 else None
-            self._state.release(worker, job, out)
-            if code == Code.SUCCEEDED:
-                walls.setdefault(job.fn, []).append(completed.wall[row])
-                if shape is not None and shape.group is not None:
-                    shape.group.add([completed.wall[row]])
-                if self._attempts.quarantine.records:
-                    self._attempts.quarantine.succeeded(worker.name, self._now)
-            if job.cancelled:
-                self._state.forget(job)
-            elif code == Code.SUCCEEDED:
-                self._state.drop(job)
-                rows.append(row)
-            elif gang is not None and gang.broken is not None:
-                self._gang_events.broke(job, gang, worker, self._now, out, back)
-            elif self._attempts.runs_again(job, shape, code, worker, completed, self._now, out, back):
-                # Answers about holds carry the attempt, so a gang that is placed again needs a new one.
-                job.attempt += gang is not None and job.attempt == attempts[row]
-            else:
-                self._state.drop(job)
+            if self._attempt_ended(worker, job, completed, row, walls, out, back):
                 rows.append(row)
         for timed, samples in walls.items():
             timed.times.add(samples)
@@ -526,6 +495,38 @@ class HeadScheduler:
             self._fail_impossible(out)
         if rows:
             out.append(JobsSettled(worker.id, completed, rows))
+
+    def _attempt_ended(
+        self,
+        worker: WorkerState,
+        job: HeadJob,
+        completed: Completed,
+        row: int,
+        walls: dict[HeadFunction, list[float]],
+        out: list[HeadAction],
+        back: list[HeadJob],
+    ) -> bool:
+        """Handle any end of an attempt; return True if it is the job's outcome. `back` gets jobs to queue at once."""
+        code, attempt, shape, attempts = completed.codes[row], job.attempt, job.shape, self._attempts
+        gang = self._gangs.of(job) if shape is not None and shape.nodes > 1 else None
+        self._state.release(worker, job, out)
+        if code == Code.SUCCEEDED:
+            walls.setdefault(job.fn, []).append(completed.wall[row])
+            if shape is not None and shape.group is not None:
+                shape.group.add([completed.wall[row]])
+            if attempts.quarantine.records:
+                attempts.quarantine.succeeded(worker.name, self._now)
+        if job.cancelled:
+            self._state.forget(job)
+        elif code != Code.SUCCEEDED and gang is not None and gang.broken is not None:
+            self._gang_events.broke(job, gang, worker, self._now, out, back)
+        elif code != Code.SUCCEEDED and attempts.runs_again(job, shape, code, worker, completed, self._now, out, back):
+            # Answers about holds carry the attempt, so a gang that is placed again needs a new one.
+            job.attempt += gang is not None and job.attempt == attempt
+        else:
+            self._state.drop(job)
+            return True
+        return False
 
     def _try_again(self, out: list[HeadAction]) -> None:
         """Return jobs whose backoff is over to the front of their classes."""

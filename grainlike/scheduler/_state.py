@@ -141,8 +141,7 @@ class SchedulerState:
         """Remove a job that is at no worker, and can never run."""
         if job.state is JobState.QUEUED:
             self._take_out(job)
-        elif job.state is JobState.BACKOFF:
-            self.backoffs.forget(job)
+        self.backoffs.forget(job)
         self.drop(job)
 
     def queue_anew(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:

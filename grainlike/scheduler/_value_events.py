@@ -35,6 +35,7 @@ __all__ = [
     "ReplicasUnfit",
     "ReplicationAsked",
     "ReplicationReached",
+    "ValueAction",
     "ValueEvent",
     "ValuesForgotten",
     "ValuesGiven",
@@ -297,3 +298,23 @@ class InputsLost(msgspec.Struct, frozen=True, gc=False):
     jobs: list[int]
     value: int
     why: str
+
+
+ValueAction = (
+    FetchReplicas
+    | GiveValues
+    | ReplicasDropped
+    | ReplicasSpared
+    | ReplicasUnfit
+    | ReplicationReached
+    | CopiesLost
+    | JobsRevived
+    | OwnValuesFreed
+    | ValuesLost
+    | ValuesForgotten
+    | InputsLost
+    | InputsTravel
+    | InputsUnfit
+    | OutputsUnfit
+    | OverdraftUnpaid
+)

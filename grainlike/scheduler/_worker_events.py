@@ -6,6 +6,7 @@ from grainlike.scheduler._attempts import RetryPolicy
 from grainlike.scheduler._events import (
     HeadAction,
     WorkerDrained,
+    WorkerEvent,
     WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
@@ -21,9 +22,7 @@ __all__ = ["WorkerEvents"]
 
 
 class WorkerEvents:
-    """Handles what workers do as a whole. Those methods that return True leave fewer workers than before to run jobs,
-    or other ones.
-    """
+    """Handles what workers do as a whole."""
 
     __slots__ = ("_attempts", "_state", "_values")
 
@@ -32,8 +31,31 @@ class WorkerEvents:
         self._attempts = attempts
         self._values = values
 
-    def joined(self, event: WorkerJoined, now: float, out: list[HeadAction]) -> None:
-        """Accept a worker."""
+    def handle(self, event: WorkerEvent, now: float, out: list[HeadAction]) -> bool:
+        """Handle an event of a worker; return True if fewer workers than before may run jobs, or other ones."""
+        if isinstance(event, WorkerJoined):
+            self._joined(event, now, out)
+            return False
+        worker = self._state.workers.get(event.worker)
+        if worker is None:
+            return False
+        match event:
+            case WorkerTimed():
+                return self._timed(worker, event.left_s, now)
+            case WorkerLeaving():
+                return self._leave(worker, out, draining=False)
+            case WorkerDrained():
+                return not worker.leaving and self._leave(worker, out, draining=True)
+            case WorkerStored():
+                self._stored(worker, event, out)
+            case WorkerSuspected():
+                self._suspected(worker, now, out, broke=event.broke)
+            case WorkerHeard():
+                worker.heard_again(now)
+                self._values.heard(out)
+        return False
+
+    def _joined(self, event: WorkerJoined, now: float, out: list[HeadAction]) -> None:
         state = self._state
         columns = event.worker, event.name, event.offer, now, state.planner.log, event.left_s
         store = None if event.store < 0 else (event.store, event.scratch)
@@ -44,43 +66,28 @@ class WorkerEvents:
         self._values.heard(out)
         self._values.misfits.joined(worker)
 
-    def timed(self, event: WorkerTimed, now: float) -> bool:
+    def _timed(self, worker: WorkerState, left_s: float, now: float) -> bool:
         """Record how many seconds a worker has left."""
-        worker = self._state.workers.get(event.worker)
-        if worker is None or not worker.retime(event.left_s, now):
+        if not worker.retime(left_s, now):
             return False
         self._state.leaving.retimed(worker, now)
         self._state.replication.look_at_all()
         self._state.lose_members()
         return True
 
-    def leaving(self, event: WorkerLeaving, out: list[HeadAction]) -> bool:
-        """Give a worker that stops nothing any more; it gives its values away while it may."""
-        worker = self._state.workers.get(event.worker)
-        if worker is None:
-            return False
-        self._leave(worker, out, draining=False)
-        return True
-
-    def drained(self, event: WorkerDrained, out: list[HeadAction]) -> bool:
-        """Let a worker end its jobs and give its values away, and release it then."""
-        worker = self._state.workers.get(event.worker)
-        if worker is None or worker.leaving:
-            return False
-        self._leave(worker, out, draining=True)
-        self._state.planner.ahead.recall_all(worker, out)
-        return True
-
-    def _leave(self, worker: WorkerState, out: list[HeadAction], *, draining: bool) -> None:
+    def _leave(self, worker: WorkerState, out: list[HeadAction], *, draining: bool) -> bool:
+        """Give a worker nothing any more; it gives its values away while it may. One that drains ends its jobs first,
+        and is released then.
+        """
         worker.leave(draining=draining)
         self._values.leaving(worker, out, held=draining)
         self._state.lose_members()
+        if draining:
+            self._state.planner.ahead.recall_all(worker, out)
+        return True
 
-    def stored(self, event: WorkerStored, out: list[HeadAction]) -> None:
+    def _stored(self, worker: WorkerState, event: WorkerStored, out: list[HeadAction]) -> None:
         """Record by how much what a worker keeps exceeds its store, and whether that is smaller from now on."""
-        worker = self._state.workers.get(event.worker)
-        if worker is None:
-            return
         if worker.over or event.over:
             self._values.exceeded(worker, event.over, out)
         if not event.lost or worker.store is None or not worker.store[1]:
@@ -90,18 +97,9 @@ class WorkerEvents:
         self._state.replication.look_at_all()
         self._values.misfits.recheck()
 
-    def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:
+    def _suspected(self, worker: WorkerState, now: float, out: list[HeadAction], *, broke: bool) -> None:
         """Give a suspected worker nothing new. Jobs sent ahead to it are taken back if others have room."""
-        worker = self._state.workers.get(event.worker)
-        if worker is not None:
-            worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
-            self._state.replication.look_at_all()
-            if event.broke:
-                self._attempts.strike(worker, "links", now, out)
-
-    def heard(self, event: WorkerHeard, now: float, out: list[HeadAction]) -> None:
-        """Let a suspected worker go on."""
-        worker = self._state.workers.get(event.worker)
-        if worker is not None:
-            worker.heard_again(now)
-            self._values.heard(out)
+        worker.shut_for("suspect", "its link has broken" if broke else "it is silent")
+        self._state.replication.look_at_all()
+        if broke:
+            self._attempts.strike(worker, "links", now, out)

@@ -104,8 +104,8 @@ HEAD_BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _HEAD,
-            "            if job.cancelled:\n                self._state.forget(job)\n            elif code ==",
-            "            if code ==",
+            "        if job.cancelled:\n            self._state.forget(job)\n        elif code !=",
+            "        if code !=",
         ),
     ),
     seeded_bug(
@@ -424,8 +424,8 @@ HEAD_BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "plan(now, out)\n            if rooms.without_room or self._state",
-            'plan(__import__("time").time(), out)\n            if rooms.without_room or self._state',
+            "plan(now, out)\n        if rooms.without_room or self._state",
+            'plan(__import__("time").time(), out)\n        if rooms.without_room or self._state',
         ),
     ),
     seeded_bug(

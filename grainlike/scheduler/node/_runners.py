@@ -212,7 +212,7 @@ class Runners:
             lease.due = now + limit_s + (0.0 if lease.runner.ready else START_S)
             self._timers.add(lease.due, lease.id, "timeout")
 
-    def clock(self, number: int, now: float, *, ready: bool) -> None:
+    def limit_again(self, number: int, now: float, *, ready: bool) -> None:
         """Record that a runner's process is up, or is being replaced: the time limits of its leases start again."""
         runner = self._all.get(number)
         if runner is not None:

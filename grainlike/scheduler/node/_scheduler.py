@@ -132,10 +132,7 @@ class NodeScheduler:
                 self._define(event)
                 return out
             case Undefine():
-                for fn in event.functions:
-                    self._functions.pop(fn, None)
-                for cls in event.classes:
-                    self._classes.pop(cls, None)
+                self._undefine(event)
                 return out
             case HoldSlots():
                 self._holds.ask(event, self._classes[event.cls], now, out)
@@ -147,7 +144,7 @@ class NodeScheduler:
             case RunnerAnswered():
                 self._runners.answered(event.runner)
             case RunnerReady() | RunnerRenewed():
-                self._runners.clock(event.runner, now, ready=isinstance(event, RunnerReady))
+                self._runners.limit_again(event.runner, now, ready=isinstance(event, RunnerReady))
             case RunnerGone():
                 self._runner_gone(event, now, out)
             case BarrierHeld():
@@ -191,12 +188,17 @@ class NodeScheduler:
         return not self._jobs and not self._leases and not self._holds.by_job
 
     def _define(self, event: Define) -> None:
-        for spec in event.functions:
-            self._functions[spec.fn] = NodeFunction(spec)
+        self._functions.update((spec.fn, NodeFunction(spec)) for spec in event.functions)
         for cls in event.classes:
             request = parse(cls.request)
             fits = self._ledger.fits_ever(request)
             self._classes[cls.cls] = NodeClass(cls.cls, request, isolate=cls.isolate, fits=fits)
+
+    def _undefine(self, event: Undefine) -> None:
+        for fn in event.functions:
+            self._functions.pop(fn, None)
+        for cls in event.classes:
+            self._classes.pop(cls, None)
 
     def _assigned(self, event: Assign, sizes: Sequence[int], now: float, out: list[NodeAction]) -> None:
         """Queue jobs. Those that this node could not grant when idle are refused: they must not block others."""
@@ -465,9 +467,8 @@ class NodeScheduler:
                 job.id: unbegun if code is Code.UNBEGUN else event.how for job, code in zip(ended, codes, strict=True)
             }
             told = Completed.without_payloads(lease.id, ended, codes, now, details)
-            out.append(
-                TellCompleted(replace(told, never_ran=event.never_ran) if event.never_ran else told, forwarded=False)
-            )
+            told = replace(told, never_ran=event.never_ran) if event.never_ran else told
+            out.append(TellCompleted(told, forwarded=False))
             self._forget(ended)
 
     def _barrier_held(self, event: BarrierHeld, now: float, out: list[NodeAction]) -> None:
@@ -479,8 +480,7 @@ class NodeScheduler:
         for job in later:
             del lease.jobs[job.id]
         self._tell_ends([job for job in later if job.stopped is Code.STOPPED], Code.RETURNED, now, out)
-        ended = [job for job in later if job.stopped not in (None, Code.STOPPED)]
-        self._tell_ends(ended, Code.CANCELLED, now, out)
+        self._tell_ends([job for job in later if job.stopped not in (None, Code.STOPPED)], Code.CANCELLED, now, out)
         self._keep([job for job in later if job.stopped is None])
         lease.running = max(event.started, 0)
         if lease.jobs and all(job.stopped is not None for job in lease.unended()):
