@@ -54,6 +54,7 @@ from grainlike.scheduler import (
     ReplicationReached,
     RetractJobs,
     ShapesForgotten,
+    ValueAction,
     ValuesForgotten,
     ValuesLost,
     WakeAt,
@@ -150,29 +151,39 @@ class ActionExecutor:
                 self._post(action.worker, Retract(action.jobs, action.attempts))
             case FetchReplicas() | GiveValues() | ReplicasDropped():
                 self._mover.act(action)
-            case JobsLost():
-                self._lost(action)
             case WorkerQuarantined():
                 self._quarantined(self._state.peers[action.worker], action.why)
             case WorkerReleased():
                 self._quarantined(self._state.peers[action.worker], "")
+            case ReleaseWorker():
+                self._post(action.worker, Depart(kill=False))
+            case ShapesForgotten():
+                for peer in self._state.peers.values():
+                    peer.undefine_classes(action.shapes)
+            case JobsMoved():
+                self._moved(action)
             case JobsBackedOff():
                 self._wait_again(action.jobs, action.seconds)
             case JobsRequeued():
                 self._wait_again(action.jobs)
-            case JobsUnsatisfiable():
-                why = refusal(action.missing, self._state.peers.values())
-                self._settling.end(action.jobs, lambda _: UnsatisfiableError(why))
             case JobsPending():
                 self._warn(action)
-            case JobsDeadlocked():
-                self._deadlocked(action)
             case JobsOrphaned():
                 self._history.unwanted(self._state.nested.forget(action.jobs))
-            case JobsMoved():
-                placement = self._state.jobs[action.job].placement
-                assert placement is not None
-                placement.slots = action.allocation
+            case JobsLost():
+                self._lost(action)
+            case JobsUnsatisfiable():
+                self._unsatisfiable(action)
+            case JobsDeadlocked():
+                self._deadlocked(action)
+            case JobsStarted() | JobsSettled():
+                raise AssertionError("only a report starts or settles jobs")
+            case _:
+                self._act_on_values(action)
+
+    def _act_on_values(self, action: ValueAction) -> None:
+        """Perform an action about values that stay at workers, but for those that are the mover's."""
+        match action:
             case JobsRevived():
                 self._settling.revive(action.jobs, by_copy=action.by_copy)
             case CopiesLost():
@@ -189,8 +200,6 @@ class ActionExecutor:
                 self._few_replicas(action)
             case ReplicationReached():
                 self._values.replicated(action.values)
-            case ReleaseWorker():
-                self._post(action.worker, Depart(kill=False))
             case ValuesLost():
                 self._values.lost(action.values, action.why)
             case InputsLost():
@@ -206,11 +215,6 @@ class ActionExecutor:
             case OverdraftUnpaid(jobs=jobs, why=why):
                 words = f"there is no room for the inputs of {name_of(self._state.jobs[jobs[0]])}: {why}"
                 self._settling.end(jobs, lambda _: StoreFullError(words))
-            case ShapesForgotten():
-                for peer in self._state.peers.values():
-                    peer.undefine_classes(action.shapes)
-            case JobsStarted() | JobsSettled():
-                raise AssertionError("only a report starts or settles jobs")
 
     def drop_functions(self, now: float) -> None:
         """Drop functions that can be called no more, here and at workers, if a sweep for such is due."""
@@ -320,6 +324,12 @@ class ActionExecutor:
             if job is not None and job.placement is not None and job.attempt == attempt:
                 job.placement.slots = slots
 
+    def _moved(self, action: JobsMoved) -> None:
+        """Record the slots of a job that goes on, on other ones than before."""
+        placement = self._state.jobs[action.job].placement
+        assert placement is not None
+        placement.slots = action.allocation
+
     def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
         """Mark requeued jobs pending, and notify their clients."""
         waiting = [self._state.jobs[number] for number in numbers]
@@ -380,6 +390,10 @@ class ActionExecutor:
         words = f"{whose} has fewer replicas than it is to have, until a worker with a larger store joins: {action.why}"
         logger.warning("%s", words)
         self._values.clients.warn(action.value, words)
+
+    def _unsatisfiable(self, action: JobsUnsatisfiable) -> None:
+        why = refusal(action.missing, self._state.peers.values())
+        self._settling.end(action.jobs, lambda _: UnsatisfiableError(why))
 
     def _deadlocked(self, action: JobsDeadlocked) -> None:
         why = why_stuck(action.deadlock, self._state.jobs)
