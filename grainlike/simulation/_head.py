@@ -46,6 +46,7 @@ from grainlike.scheduler import (
     RetractJobs,
     ShapesForgotten,
     Ticked,
+    ValueAction,
     ValuesForgotten,
     ValuesLost,
     WakeAt,
@@ -320,6 +321,15 @@ class SimulatedHead:
                 self._undefine(action.shapes)
             case WakeAt():
                 self._wake(action.at)
+            case ReleaseWorker():
+                self.witness.let_off(action.worker)
+                peer = self.peers[action.worker]
+                peer.down.send(peer.daemon.depart)
+            case _:
+                self._act_on_values(action)
+
+    def _act_on_values(self, action: ValueAction) -> None:
+        match action:
             case FetchReplicas():
                 self.values.fetch(action)
             case GiveValues():
@@ -332,10 +342,6 @@ class SimulatedHead:
                 for value in action.values:
                     self.witness.replicated(value)
                     self.client.replicated(value)
-            case ReleaseWorker():
-                self.witness.let_off(action.worker)
-                peer = self.peers[action.worker]
-                peer.down.send(peer.daemon.depart)
             case JobsRevived():
                 for job in action.jobs:
                     self.witness.revived(job)
