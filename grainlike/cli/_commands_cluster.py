@@ -219,24 +219,27 @@ def _head_start(
     if detach:
         from grainlike.cli.heads._detached import start_detached
 
-        options = [] if listen is None else ["--listen", listen]
-        options += [] if keep is None else ["--keep", keep]
-        options += [] if access is None else ["--access", str(access.expanduser().absolute())]
-        options += [] if dashboard is None else ["--dashboard", dashboard]
-        options += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
-        options += [] if events is None else ["--events", _absolute(events)]
-        options += [] if metrics is None else ["--metrics", metrics]
-        flags = (
-            ["--insecure"] * insecure
-            + ["--run-once"] * run_once
-            + ["--salvage"] * salvage
-            + ["--record"] * record
-            + ["--no-launch"] * no_launch
+        arguments = _as_arguments(
+            {
+                "--log-level": log_level.value,
+                "--listen": listen,
+                "--keep": keep,
+                "--access": access,
+                "--dashboard": dashboard,
+                "--journal": journal,
+                "--events": None if events is None else _absolute(events),
+                "--metrics": metrics,
+                "--insecure": insecure,
+                "--run-once": run_once,
+                "--salvage": salvage,
+                "--record": record,
+                "--no-launch": no_launch,
+            }
         )
 
         def detached() -> int:
             _pages(dashboard)  # refused here, where it is seen
-            return start_detached(["--log-level", log_level.value, *options, *flags])
+            return start_detached(arguments)
 
         exit_with(lambda: _or_wrong_usage(detached))
     from grainlike.cli._words import bytes_of
@@ -281,8 +284,19 @@ def _pages(dashboard: str | None) -> tuple[str, int] | None:
     return read_address(dashboard)
 
 
-def _absolute(path: str) -> str:
-    return path if path == "-" else str(Path(path).expanduser().absolute())
+def _as_arguments(options: dict[str, str | Path | bool | None]) -> list[str]:
+    """Return options as words of a command line, without those that are not given."""
+    words: list[str] = []
+    for name, value in options.items():
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            words += [name, _absolute(value) if isinstance(value, Path) else value]
+    return words
+
+
+def _absolute(path: str | Path) -> str:
+    return "-" if path == "-" else str(Path(path).expanduser().absolute())
 
 
 @head_app.command("stop", epilog=_STOP_EXAMPLES)

@@ -206,14 +206,9 @@ def _jobs(
     from grainlike.cli._ask import list_jobs
     from grainlike.cli.screens._watch import RedrawOn, list_or_watch
 
-    if ended + failed + everything > 1:
-        raise typer.BadParameter("choose one of --ended, --failed and --all")
-    if by_reason and not failed:
-        raise typer.BadParameter("--by-reason is of failed jobs: say --failed, too")
+    selects = any(word is not None for word in (name, since, error, worker))
+    _check_choice(ended=ended, failed=failed, everything=everything, by_reason=by_reason, selects=selects)
     if not (ended or failed or everything):
-        if any(word is not None for word in (name, since, error, worker)):
-            words = "--name, --error, --worker and --since are of ended jobs"
-            raise typer.BadParameter(f"{words}: say --ended, --failed or --all, too")
 
         async def live(caller: Asker, room: int | None) -> int:
             return await list_jobs(caller, most=min(most, room or most), as_json=as_json)
@@ -242,6 +237,17 @@ def _jobs(
     changes = RedrawOn.ENDS if ended or failed else RedrawOn.JOBS
     changes = changes if since is None else RedrawOn.ALWAYS
     exit_with(lambda: list_or_watch(head, insecure, listing, watch, as_json=as_json, changes=changes))
+
+
+def _check_choice(*, ended: bool, failed: bool, everything: bool, by_reason: bool, selects: bool) -> None:
+    """Refuse options of `jobs` that do not go together. `selects`: only some of the jobs that have ended are meant."""
+    if ended + failed + everything > 1:
+        raise typer.BadParameter("choose one of --ended, --failed and --all")
+    if by_reason and not failed:
+        raise typer.BadParameter("--by-reason is of failed jobs: say --failed, too")
+    if selects and not (ended or failed or everything):
+        words = "--name, --error, --worker and --since are of ended jobs"
+        raise typer.BadParameter(f"{words}: say --ended, --failed or --all, too")
 
 
 @app.command("top", epilog=_TOP_EXAMPLES, rich_help_panel="Look at a cluster")

@@ -24,7 +24,7 @@ from grainlike.wire import (
     WorkersAre,
 )
 
-__all__ = ["KINDS_OF_VALUES", "print_values"]
+__all__ = ["print_values"]
 
 LIMIT_S = 1.0
 """Seconds for which a head is waited for, while the user waits after a key."""
@@ -142,6 +142,3 @@ _QUESTIONS: dict[str, Callable[[Asker], Coroutine[Any, Any, Values]]] = {
     "session": _sessions,
     "journal": _journal,
 }
-
-KINDS_OF_VALUES = frozenset((*_QUESTIONS, "head"))
-"""All kinds of values that this knows."""

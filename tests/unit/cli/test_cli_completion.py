@@ -7,7 +7,7 @@ from grainlike.cli import main
 from grainlike.cli._root import whole_app
 from grainlike.cli.completion import SHELLS, script
 from grainlike.cli.completion._program import COMMAND, DIRECTORY, FILE, NOTHING, commands
-from grainlike.cli.completion._values import KINDS_OF_VALUES
+from grainlike.cli.completion._values import _QUESTIONS
 
 PROGRAM = typer.main.get_command(whole_app())
 KNOWN = {command.path: command for command in commands(PROGRAM)}
@@ -17,7 +17,7 @@ def test_every_value_has_a_kind_that_a_shell_or_the_program_knows():
     kinds = {kind for one in KNOWN.values() for kind in (*one.values.values(), *one.arguments)}
     chosen = {kind for kind in kinds if kind.startswith("=")}
     assert chosen == {"=debug info warning error", "=failed always", "=bash zsh fish"}
-    assert kinds - chosen == {COMMAND, DIRECTORY, FILE, NOTHING, *KINDS_OF_VALUES}
+    assert kinds - chosen == {COMMAND, DIRECTORY, FILE, NOTHING, "head", *_QUESTIONS}
 
 
 @pytest.mark.parametrize(
