@@ -82,20 +82,12 @@ def settings_for(
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
-    pools: Mapping[str, WorkerPool] = {}
-    if launch is not None:
-        from grainlike.executor._pools import named_pools  # programs without pools do without
-
-        pools = named_pools(launch)
-        if backend is None and listen is None:
-            listen = "tcp://0.0.0.0:0"
+    pools: Mapping[str, WorkerPool] = {} if launch is None else _pools(launch)
+    if launch is not None and backend is None and listen is None:
+        listen = "tcp://0.0.0.0:0"
     _check_endpoint(listen, access, insecure=insecure)
-    if backend is not None and pools:
-        raise ValueError("backend= runs the jobs elsewhere: leave out launch=")
-    if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
-        raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
-    if backend is not None and events is not None:
-        raise ValueError("events= are those of a head, and with backend= there is none")
+    if backend is not None:
+        _check_without_head(local, listen, pools, events)
     manner = None if backend is None else _adapted(backend)
     offer = _offer(local, alone=listen is None and backend is None)
     wishes = store, scratch, scratch_limit
@@ -117,6 +109,12 @@ def settings_for(
         events=events,
         observers=_observers(observers),
     )
+
+
+def _pools(launch: Launch) -> Mapping[str, WorkerPool]:
+    from grainlike.executor._pools import named_pools  # programs without pools do without
+
+    return named_pools(launch)
 
 
 def _adapted(backend: Backend) -> BackendAdapter:
@@ -163,6 +161,21 @@ def _check_endpoint(listen: str | None, access: str | PathLike[str] | None, *, i
         raise ValueError("access= and insecure= say how workers connect: they go with listen=")
     if access is not None and insecure:
         raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
+
+
+def _check_without_head(
+    local: Request | NotGiven | None,
+    listen: str | None,
+    pools: Mapping[str, WorkerPool],
+    events: str | PathLike[str] | None,
+) -> None:
+    """Refuse what is of a head and its workers, where `backend=` runs the jobs."""
+    if pools:
+        raise ValueError("backend= runs the jobs elsewhere: leave out launch=")
+    if listen is not None or not (local is None or isinstance(local, NotGiven)):
+        raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
+    if events is not None:
+        raise ValueError("events= are those of a head, and with backend= there is none")
 
 
 def _offer(local: Request | NotGiven | None, *, alone: bool) -> Allocation | None:
