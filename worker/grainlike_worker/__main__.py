@@ -17,12 +17,13 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import anyio
 
-from grainlike.errors import BlockEndedError, GrainlikeError, HeadLostError, ResourceSpecError
+from grainlike.errors import BlockEndedError, GrainlikeError, HeadLostError
 from grainlike.eventloop import loop_options
 from grainlike.net import RETURN_S, HeadLocator, Link, ReconnectingLink, waits
 from grainlike.resources import Allocation, WallTime, near_name, parse, shown_amounts
@@ -83,34 +84,24 @@ def serve(
         print(f"grainlike worker: {unfit}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
     try:
-        offer = offer_of_daemon(parse(resources) if resources else None)
-    except ResourceSpecError as error:
-        print(f"grainlike worker: --resources: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
-        return USAGE
-    if name is not None and any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no UTF-8
-        print(f"grainlike worker: --name: {name!r} is not valid UTF-8", file=sys.stderr)  # noqa: T201
-        return USAGE
-    try:
-        idle_s = None if idle is None else WallTime(idle).walltime
-    except ResourceSpecError as error:
-        print(f"grainlike worker: --idle: {error}", file=sys.stderr)  # noqa: T201
-        return USAGE
-    try:
-        limits = store_limits(StoreOptions(store, scratch, scratch_limit), offer)
-    except ResourceSpecError as error:
-        print(f"grainlike worker: --{error}".replace("--scratch_limit", "--scratch-limit", 1), file=sys.stderr)  # noqa: T201
-        return USAGE
-    try:
-        data = "" if data is None else check_data_option(data)
-    except ValueError as error:
-        print(f"grainlike worker: --data: {error}", file=sys.stderr)  # noqa: T201
-        return USAGE
-    _warn_of_slips(offer)
-    if keep_scratch is not None:
-        os.environ[KEEP] = keep_scratch
-    refusal = why_not(context) if context is not None else None
-    if refusal is not None:
-        print(f"grainlike worker: --context: {refusal}", file=sys.stderr)  # noqa: T201
+        with _option("resources"):
+            offer = offer_of_daemon(parse(resources) if resources else None)
+        if name is not None and any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no UTF-8
+            raise _OptionError(f"name: {name!r} is not valid UTF-8")
+        with _option("idle"):
+            idle_s = None if idle is None else WallTime(idle).walltime
+        with _option():
+            limits = store_limits(StoreOptions(store, scratch, scratch_limit), offer)
+        with _option("data"):
+            data = "" if data is None else check_data_option(data)
+        _warn_of_slips(offer)
+        if keep_scratch is not None:
+            os.environ[KEEP] = keep_scratch
+        refusal = why_not(context) if context is not None else None
+        if refusal is not None:
+            raise _OptionError(f"context: {refusal}")
+    except _OptionError as error:
+        print(f"grainlike worker: --{error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
     try:
         way = to_head(head, insecure=insecure)
@@ -124,6 +115,20 @@ def serve(
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
         return OK if isinstance(error, BlockEndedError) else NO_HEAD
+
+
+class _OptionError(Exception):
+    """Raised for an option of the command line that cannot be; the message begins with its name."""
+
+
+@contextmanager
+def _option(name: str | None = None) -> Iterator[None]:
+    """Raise `_OptionError` if the block refuses the value of an option; by itself its message begins with the name."""
+    try:
+        yield
+    except ValueError as error:
+        words = str(error).replace("scratch_limit:", "scratch-limit:", 1) if name is None else f"{name}: {error}"
+        raise _OptionError(words) from error
 
 
 def _own_name() -> str:
@@ -281,6 +286,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long to wait for a head that keeps a journal when it is away (default: %(default)g)",
     )
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    _add_value_options(parser)
+    return parser
+
+
+def _add_value_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about large values: where they are kept, and how others get them."""
     parser.add_argument(
         "--store", metavar="SIZE", help="shared memory for large values, as 8Gi (default: 30 %% of its memory)"
     )
@@ -296,8 +308,6 @@ def _parser() -> argparse.ArgumentParser:
         help="where other workers get values from this one (default: any port of the address by which it reaches the "
         "head, and none without TLS; off: they pass the head)",
     )
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    return parser
 
 
 if __name__ == "__main__":

@@ -42,14 +42,14 @@ def test_columns_are_due_by_the_clock_by_count_and_for_buffers() -> None:
     assert columns.due_at == 100.0 + FLUSH_S
     columns.ran(2, 1, Code.SUCCEEDED, Payload(b"v", (b"big",)), 100.0, 0.1, 0.1)
     assert columns.due_at <= 100.0
-    columns.take(0)
-    assert columns.due_at == columns.taken_at + FLUSH_S
+    taken, _ = columns.take(0)
+    assert columns.due_at == taken.sent_at + FLUSH_S
     for job in range(512):
         columns.never_ran(job, 1, Code.RETURNED)
-    assert columns.due_at <= columns.taken_at
-    columns.take(0)
+    assert columns.due_at <= taken.sent_at
+    taken, _ = columns.take(0)
     columns.succeeded(list(range(512)), [1] * 512, [b"v"] * 512, 100.0, [100.0] * 512, 0.0)
-    assert columns.due_at <= columns.taken_at
+    assert columns.due_at <= taken.sent_at
 
 
 def test_taken_columns_are_whole_and_the_receipt_travels_once() -> None:

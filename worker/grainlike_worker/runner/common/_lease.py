@@ -188,14 +188,13 @@ class RunnerLease:
         self.parcels[index] = _GONE
         self.index = index + 1
 
-    def failed(self, error: BaseException) -> tuple[Code, Payload]:
-        """Return the outcome of the job at `index`, which raised `error`; see to its scratch directory."""
+    def failed(self, error: BaseException, behind: int = 0) -> tuple[Code, Payload]:
+        """Return the outcome of the job at `index`, or of one so many `behind` it, which raised `error`; see to its
+        scratch directory. One whose inputs are gone has not begun.
+        """
         if self.scratch.made:
-            self.scratch.keep(f"{self.job}-{self._run.attempts[self.index]}", error)
-        return self.outcome_of(error)
-
-    def outcome_of(self, error: BaseException) -> tuple[Code, Payload]:
-        """Return the outcome of a job that `error` has ended. One whose inputs are gone has not begun."""
+            index = self.index + behind
+            self.scratch.keep(f"{self.jobs[index]}-{self._run.attempts[index]}", error)
         if type(error) is InputGoneError:
             self.columns.gone += error.values
             return Code.INPUT_GONE, NO_VALUE

@@ -35,7 +35,7 @@ class OutcomeBatch:
 
     __slots__ = (
         "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_rss", "_sizes", "_wall",
-        "awaited", "due_at", "gone", "lease", "receipt", "taken_at", "wanted",
+        "awaited", "due_at", "gone", "lease", "receipt", "wanted",
     )  # fmt: skip
 
     def __init__(self, lease: int, now: float) -> None:
@@ -157,7 +157,6 @@ class OutcomeBatch:
         return message, buffers
 
     def _clear(self, now: float) -> None:
-        self.taken_at = now
         self.due_at = now + FLUSH_S
         """When the outcomes are to be sent before the next job starts: now where that may not wait."""
         self._jobs: list[int] = []

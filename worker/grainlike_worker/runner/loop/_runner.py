@@ -172,11 +172,7 @@ class LoopRunner:
         if self._functions.context is not None and not await self._enter_context(lease):
             return
         if self._functions.unloaded:
-            for fn in dict.fromkeys(lease.fns):
-                self._functions.remind(fn, time.monotonic())
-                self._words[LOADS] = lease.jobs[lease.fns.index(fn)]
-                self._functions.get(fn)  # unpickled now: what that takes is no part of a job's time
-            self._words[LOADS] = 0
+            self._load(lease)
         if self._ready_at is None:
             self._ready_at = time.monotonic()
             self._link.post(Ready())  # without a limit, too: one that comes next may hang before it begins
@@ -220,6 +216,14 @@ class LoopRunner:
             self._records.ended(lease.jobs)
         self._flush(lease)
         self._forget(lease)
+
+    def _load(self, lease: RunnerLease) -> None:
+        """Unpickle the functions of a lease now: what that takes is no part of a job's time."""
+        for fn in dict.fromkeys(lease.fns):
+            self._functions.remind(fn, time.monotonic())
+            self._words[LOADS] = lease.jobs[lease.fns.index(fn)]
+            self._functions.get(fn)
+        self._words[LOADS] = 0
 
     async def _let_begin(self, lease: RunnerLease, ready_at: float) -> None:
         """Reckon the time of a job from when this process was ready, and let its worker do so too."""
@@ -272,9 +276,7 @@ class LoopRunner:
             try:
                 outcome = context.run(step, context, function, lease, allocation, info, arguments)
             except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
-                if lease.scratch.made:
-                    lease.scratch.keep(f"{info.id}-{info.attempt}", error)
-                code, outcome = lease.outcome_of(error)
+                code, outcome = lease.failed(error, len(values))
                 final = function.is_final(error)
             if FORK_DEPTH[0] != here:
                 os._exit(0)
@@ -291,9 +293,8 @@ class LoopRunner:
             if now - begun >= brief or now >= until or disturbed():
                 break
         words[JOB] = 0
-        if isinstance(odd, SuspendedCoroutine) and not values:
-            busy = 0.0  # of no job: none has ended
-        else:
+        busy = 0.0
+        if values or not isinstance(odd, SuspendedCoroutine):  # else no job has ended
             first, wall, cpu = laps.lap()
             busy = cpu / wall if wall > 0.0 else 0.0
             lease.ran_well(values, first, ends, busy)
