@@ -11,32 +11,10 @@ from difflib import get_close_matches
 from grainlike.dialects._amounts import clock, mebibytes
 from grainlike.dialects._block import BlockRequest
 
-__all__ = ["HOLES", "ScriptStyle", "Spread", "fill_holes", "write_script"]
+__all__ = ["ScriptStyle", "Spread", "fill_holes", "write_script"]
 
 _NOTICES = "trap : TERM INT USR1 USR2 XCPU  # every process is told: the worker ends in order, then this script"
 _HOLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-
-HOLES = (
-    "account",
-    "cores",
-    "defer",
-    "directives",
-    "directory",
-    "env",
-    "gpus",
-    "label",
-    "log",
-    "memory",
-    "name",
-    "nodes",
-    "python",
-    "queue",
-    "scratch",
-    "setup",
-    "walltime",
-    "worker",
-)
-"""Names of the holes that a script of the user's own may have: `{{worker}}`."""
 
 
 @dataclass(frozen=True, slots=True)

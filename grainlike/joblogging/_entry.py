@@ -40,8 +40,6 @@ RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {
 }
 """Attributes that every record has, or gets: no extra ones."""
 
-_Plain = None | bool | int | float | str
-
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Record of `logging` of one attempt of a job. With `dropped` it is none: so many records of the job were dropped.
