@@ -12,7 +12,7 @@ from grainlike.adapters._pool import GrainlikePool
 from grainlike.context import this_job
 from grainlike.resources import Request
 
-__all__ = ["IDLE_S", "borrow", "borrowed", "close_kept", "give_back"]
+__all__ = ["IDLE_S", "borrow", "borrowed", "give_back"]
 
 IDLE_S = 300.0
 """Seconds that an unused pool stays open; as long as loky's."""
@@ -49,15 +49,6 @@ def give_back(options: Mapping[str, Any], pool: GrainlikePool) -> None:
             _idle.append((os.getpid(), options, pool))
     if not kept:
         pool.shutdown(cancel_futures=True)
-
-
-def close_kept() -> None:
-    """Close the unused pool, if there is one, and wait until it has ended."""
-    with _lock:
-        found, _idle[:] = list(_idle), []
-    for pid, _, pool in found:
-        if pid == os.getpid():
-            pool.shutdown()
 
 
 @contextmanager

@@ -18,12 +18,12 @@ import pytest
 from dask.callbacks import Callback
 from dask.diagnostics import ProgressBar
 from dask.local import get_sync
+from kept_pools import close_kept
 from waiting import until_ended_blocking
 
 from grainlike import GVAR, Cores, GPUs, Token, UnsatisfiableError
 from grainlike.adapters import GrainlikePool, dask_get
 from grainlike.adapters._dask_callbacks import _next_of
-from grainlike.adapters._kept import close_kept
 
 
 def square(x: int) -> int:

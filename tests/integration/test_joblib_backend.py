@@ -16,6 +16,7 @@ from joblib import Parallel
 from joblib import delayed as later
 from joblib.parallel import BatchCompletionCallBack
 from joblib_calls import fail, fail_beside, given, hold, initialize, inner, slots_and_widths, square, warn
+from kept_pools import close_kept
 from limits import LIMIT_S
 from waiting import until_ended_blocking
 
@@ -23,7 +24,6 @@ from grainlike import Cores
 from grainlike.adapters import GrainlikePool, register_joblib
 from grainlike.adapters._future import here
 from grainlike.adapters._joblib import GrainlikeBackend
-from grainlike.adapters._kept import close_kept
 from grainlike.errors import JobCancelledError
 from grainlike.subprocesses import open_core_locks
 

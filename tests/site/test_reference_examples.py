@@ -20,12 +20,12 @@ import anyio.to_thread
 import numpy as np
 import pytest
 import reference_calls
+from kept_pools import close_kept
 from limits import LIMIT_S
 from reference import SHOWN, Example, examples_of
 
 import grainlike
 from grainlike import Cores, Executor, GPUs, Memory, adapters, launch, telemetry, testing
-from grainlike.adapters._kept import close_kept
 from grainlike.client import call
 
 EXAMPLES = [example for name in SHOWN for example in examples_of(name)]
