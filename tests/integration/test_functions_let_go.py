@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from journaled_heads import Nobody, made_again
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, connect, delayed, gather
@@ -20,7 +21,6 @@ from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
-from grainlike.head.durable._store import HeadStore
 from grainlike_worker.daemon._daemon import _Daemon
 from grainlike_worker.runner.common._functions import LoadedFunctions
 
@@ -140,25 +140,6 @@ def a_worker(address, fifo):
         process.wait()
 
 
-class Nobody:
-    """Hears of no outcomes: a head daemon has no graph."""
-
-    succeeded = failed = None
-
-
-def made_again(journal, copy):
-    """Return the head that would come next, if this one were killed now."""
-    copy.mkdir(mode=0o700)
-    for file in [*journal.glob("*.log"), *journal.glob("*.image")]:
-        (copy / file.name).write_bytes(file.read_bytes())
-        (copy / file.name).chmod(0o600)
-    keeping = HeadStore(copy, began_here(1))
-    head, clients = nobody_here()
-    keeping.restore(head, clients)
-    keeping.close()
-    return head, clients
-
-
 def nobody_here():
     head = DurableHead(Nobody(), began_here(1), PersistentClock(), lambda at: None)
     return head, DurableClients(head, "c1", bool, bool, bool)
@@ -199,7 +180,7 @@ async def test_what_a_client_sent_goes_with_it_at_head_journal_worker_and_runner
                 assert await held_by_worker() <= FEW + 4
                 assert of_head().count <= FEW + 4
                 assert len(of_head()._by_client) == 1
-                replayed, clients = made_again(journal, tmp_path / "copy")
+                replayed, clients = made_again(journal, tmp_path, 1)
                 assert table(replayed.state.functions) == table(of_head())
                 later = drawn(replayed, clients)
                 assert table(later.state.functions) == table(replayed.state.functions)
