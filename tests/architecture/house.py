@@ -197,6 +197,18 @@ def _long() -> list[str]:
     return [f"{path.relative_to(ROOT)}: lines: {_lines(path)}" for path in modules().values()]
 
 
+def _bodies() -> list[str]:
+    """Bodies of functions, without signatures and docstrings; a long `__init__` sets fields."""
+    found = []
+    for path in modules().values():
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "__init__":
+                first = node.body[1 if ast.get_docstring(node) is not None and len(node.body) > 1 else 0]
+                size = (node.end_lineno or 0) - first.lineno + 1
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}: lines: {size}")
+    return found
+
+
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 _WATCH = """
@@ -255,6 +267,7 @@ ROWS = (
     Row("share", "biggest room, per cent of the lines", 22, 12, 12, _shares, is_count=False),
     Row("folder", "most files in a folder", 89, 25, 25, _folders, is_count=False),
     Row("longest", "longest file, lines", 658, 450, 615, _long, is_count=False),
+    Row("function", "longest body of a function, lines", 99, 50, 59, _bodies, is_count=False),
     Row("small", "files under 50 lines with one user", 91, 15, 15, _small),
     Row("names", "class names used more than once", 40, 5, 5, _repeated),
     Row("embedded", "files that a call on an embedded executor passes", 65, 45, 64, partial(_passed, "embedded")),
