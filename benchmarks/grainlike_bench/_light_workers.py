@@ -153,6 +153,11 @@ class LightRunner:
             if hasattr(self, "_on_frames"):
                 self._begin()
 
+    enqueue = post
+
+    def flush(self) -> None:
+        """Do nothing: a lease begins when it is enqueued."""
+
     def _begin(self) -> None:
         asyncio.get_running_loop().call_later(self._crowd.seconds, self._next)
 

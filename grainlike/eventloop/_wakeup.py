@@ -13,6 +13,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -74,7 +75,8 @@ def new_wakeup() -> Callable[[], Wakeup]:
         node.waiters = [arrived.set]
         await arrived.wait()
     """
-    return _Future if on_asyncio() else anyio.Event
+    # With the loop's own factory: to ask which loop runs is a system call before Python 3.12.
+    return partial(_Future, asyncio.get_running_loop().create_future) if on_asyncio() else anyio.Event
 
 
 class _Future:
@@ -82,10 +84,9 @@ class _Future:
 
     __slots__ = ("_future",)
 
-    def __init__(self) -> None:
-        # An event of anyio's takes some 25 Python calls to make, set and wait for; this takes a third, and a job on the
-        # embedded worker needs four.
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, create: Callable[[], asyncio.Future[Any]]) -> None:
+        # An event of anyio's takes some 25 Python calls to make, set and wait for; this takes a third.
+        self._future: asyncio.Future[None] = create()
 
     def set(self) -> None:
         if not self._future.done():  # one that was cancelled is done, too

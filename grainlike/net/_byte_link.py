@@ -55,16 +55,36 @@ class ByteLink(Link):
         """Number of reads since the last message that was sent."""
         self._headway_seen: tuple[int, int] | None = None
 
-    def push(self, pieces: Sequence[Buffer]) -> None:
-        """Send an encoded frame, as the result of `encode_frame`; else as `post`."""
+    def push(self, pieces: Sequence[Buffer]) -> bool:
+        """Send an encoded frame, as the result of `encode_frame`; else as `post`. Return True if a large message waits
+        to be written.
+        """
         if self.reason is None:
             self._row = 0
             self._outbox.add(pieces)
             if not self._flushing:
                 self._write_soon()
+        return self._outbox.large > 0
+
+    def add(self, pieces: Sequence[Buffer]) -> bool:
+        """Send an encoded frame, as `push`, at the next `flush`."""
+        if self.reason is None:
+            self._row = 0
+            self._outbox.add(pieces)
+        return self._outbox.large > 0
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         self.push(encode_frame(message, buffers))
+
+    def enqueue(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        pieces = encode_frame(message, buffers)
+        if self.reason is None:  # as `add`: each lease leaves by here
+            self._row = 0
+            self._outbox.add(pieces)
+
+    def flush(self) -> None:
+        if self.reason is None and not self._flushing:
+            self._write_soon()
 
     def interject(self, message: Message) -> None:
         """Send a message that is in no order with others, as `post`: it need not wait behind large ones."""
@@ -72,11 +92,6 @@ class ByteLink(Link):
             self._outbox.let_pass(encode_frame(message))
             if not self._flushing:
                 self._write_soon()
-
-    @property
-    def holds_large(self) -> bool:
-        """True if a large message waits to be written."""
-        return self._outbox.large > 0
 
     @abstractmethod
     def _write_soon(self) -> None:
@@ -153,7 +168,7 @@ class ByteLink(Link):
 
     def _open_into(self, tls: TlsSession, frames: list[Frame]) -> bool:
         """Decipher as much as there is memory for; whether there may be more."""
-        room = self._decoder.room()
+        room = None if self._decoder.filling is None else self._decoder.room()
         into = _plain.buffer if room is None else room
         count = tls.read(into)
         if not count:

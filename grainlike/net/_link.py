@@ -20,7 +20,8 @@ class Link(ABC):
     """An ordered, reliable, two-way way to another process or task.
 
     The hot path is synchronous: `post` appends to the batch that leaves at the end of this turn of the event loop, and
-    `run` hands each read's frames to a callback. A link lives in one event loop and is not thread-safe.
+    `run` hands each read's frames to a callback. What is enqueued leaves at `flush`, without another turn of the loop.
+    A link lives in one event loop and is not thread-safe.
 
     The receiver of a link owns it: run it, or `await link.aclose()`. Cancelling `run` closes the link, because a
     frame that was half written can never be finished.
@@ -64,6 +65,13 @@ class Link(ABC):
 
         The buffers are not copied: do not change them until they have left (`drain`).
         """
+
+    def enqueue(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Add a message, as `post` does, to what leaves at the next `flush`, or with what is posted before that."""
+        self.post(message, buffers)
+
+    def flush(self) -> None:  # noqa: B027 - of a link that sends at once, nothing waits
+        """Send now what was enqueued; where that cannot be, it leaves as what is posted does. It never waits."""
 
     @abstractmethod
     async def run(self, on_frames: OnFrames) -> None:

@@ -70,8 +70,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._full = False
         self._fairness = fairness_of(self._loop)
         self._gathering = _Gathering()
-        # The polling is looked up where it is needed: with 30 attributes, those of a link take a kilobyte more.
-        self._rhythm = Rhythm(LOOP_POLL_S)
+        # The polling is kept there: with 30 attributes, those of a link take a kilobyte more.
+        self._rhythm = Rhythm(LOOP_POLL_S, polling_of(self._loop).poll)
         self._cost = 0.0
         """Seconds that a read takes, as they do of late."""
         self._portion = READ_SIZE
@@ -88,6 +88,12 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._loop.call_soon(self._loop.call_soon, self._flush)
         else:
             self._loop.call_soon(self._flush)
+
+    def flush(self) -> None:
+        if self._gathering.on:
+            super().flush()
+        else:
+            self._write()
 
     def fileno(self) -> int:
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
@@ -124,7 +130,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
         if self._decoder.filling is None or self._tls is not None:
             self._in_room = False
-            return self._scratch()
+            return _incoming.buffer if self._portion == READ_SIZE else self._scratch()
         room = self._decoder.room()
         self._in_room = room is not None
         return self._scratch() if room is None else room
@@ -133,7 +139,9 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         return _incoming.buffer if self._portion == READ_SIZE else _incoming.buffer[: self._portion]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._poll(self._rhythm.next())
+        until = self._rhythm.next()
+        if until:
+            self._rhythm.poll(until)
         self._row += 1
         if self._row >= _ROW:
             self._moderate(nbytes)
@@ -251,10 +259,16 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
-        super()._receive(data, on_frames, count)
-        # An answer leaves in the turn that asked for it: a trip through the selector would double the latency. So a
-        # daemon's head hears that a job begins before its runner does, and no process hears of the job before the head.
-        if self._flushing:
+        # An answer leaves in the turn that asked for it: a trip through the selector would double the latency. So what
+        # is posted meanwhile needs no write of its own.
+        scheduled, self._flushing = self._flushing, True
+        try:
+            super()._receive(data, on_frames, count)
+        finally:
+            self._flushing = scheduled
+        if self._outbox.frames:
+            if self._gathering.on:
+                self._end_rest()
             self._write()
 
     def eof_received(self) -> None:
@@ -287,22 +301,23 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     def _write(self) -> None:
         """Write until the socket is full; `resume_writing` comes back here."""
-        transport, again = self._transport, False
+        transport, outbox, again = self._transport, self._outbox, False
         while transport is not None and not self._full and self.reason is None:
-            data = self._outbox.next()
-            if data is None:
+            data = outbox.next()
+            if data is not None:
+                # One that broke in the last write tells us in a later turn, and complains of each write until then.
+                if again and transport.is_closing():
+                    return
+                transport.write(data if self._tls is None else self._tls.seal(data))
+                until = self._rhythm.begin()
+                if until:
+                    self._rhythm.poll(until)
+                again = True
+                if outbox.more or self._full:
+                    continue
+            if self._emptied is not None:
                 self._wake_drainers()
-                return
-            # One that broke in the last write tells us in a later turn, and complains of each write until then.
-            if again and transport.is_closing():
-                return
-            transport.write(data if self._tls is None else self._tls.seal(data))
-            self._poll(self._rhythm.begin())
-            again = True
-
-    def _poll(self, until: float) -> None:
-        if until:
-            polling_of(self._loop).poll(until)
+            return
 
     def waiting(self) -> int:
         return super().waiting() + self._headway()[1]

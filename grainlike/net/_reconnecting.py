@@ -100,12 +100,21 @@ class ReconnectingLink(Link):
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if isinstance(message, Hello):
             self._hello = message
-        if self.closed:
+        if self.reason is not None:
             return
         if self._session is None:
             self._link.post(message, buffers)
         else:
             self._session.post(message, buffers)
+
+    def enqueue(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        if self._session is None:
+            self.post(message, buffers)
+        elif self.reason is None:
+            self._session.enqueue(message, buffers)
+
+    def flush(self) -> None:
+        self._link.flush()
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
@@ -120,7 +129,7 @@ class ReconnectingLink(Link):
         await self._link.aclose()
 
     async def _run(self, on_frames: OnFrames) -> None:
-        await self._link.run(lambda frames: self._hear(frames, on_frames))
+        await self._link.run(partial(self._hear, on_frames=on_frames))
         while not self.closed and (link := await self._next_link()) is not None:
             with anyio.move_on_after(GREETING_S) as patience:
                 await link.run(partial(self._hear_anew, on_frames=on_frames, link=link, patience=patience))

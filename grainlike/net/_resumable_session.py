@@ -88,8 +88,14 @@ class ResumableSession:
                 self._link.post(message, buffers)
             return
         pieces = encode_frame(message, buffers)
-        self._link.push(pieces)
-        self._transcript.sent(pieces, sum(map(len, pieces)), held=self._link.holds_large)
+        held = self._link.push(pieces)
+        self._transcript.sent(pieces, sum(map(len, pieces)), held=held)
+
+    def enqueue(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send a numbered message, as `post` does, at the next `flush` of the link."""
+        pieces = encode_frame(message, buffers)
+        held = self._link.add(pieces)
+        self._transcript.sent(pieces, sum(map(len, pieces)), held=held)
 
     def hear(self, frames: Sequence[Frame]) -> list[Frame]:
         """Take one read of the link; return what is not about the link itself.
@@ -97,7 +103,7 @@ class ResumableSession:
         Raises:
             ProtocolError: the other end acknowledges what was never sent.
         """
-        transcript, heard = self._transcript, list[Frame]()
+        transcript, heard, owes = self._transcript, list[Frame](), False
         for frame in frames:
             message = frame.message
             if isinstance(message, Ack):
@@ -106,9 +112,9 @@ class ResumableSession:
                 self.over = message.reason
             else:
                 if type(message) not in _OF_THE_LINK:
-                    transcript.came(_size(frame))
+                    owes = transcript.came(_size(frame))
                 heard.append(frame)
-        if self.tells and transcript.owes:
+        if owes and self.tells:
             self._link.interject(Ack(transcript.acknowledge()))
         return heard
 

@@ -11,7 +11,7 @@ import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -145,7 +145,7 @@ class TlsSession:
         try:
             while filled < size:
                 # With a buffer to read into it returns a count, whatever its stub says.
-                count = cast("int", self._ssl.read(size - filled, into[filled:]))
+                count: Any = self._ssl.read(size - filled, into[filled:])
                 if not count:
                     self.ended = True
                     break

@@ -31,24 +31,27 @@ class Outbox:
             sock.send(data)
     """
 
-    __slots__ = ("_frames", "_passing", "_under_way", "_writes", "large", "taken")
+    __slots__ = ("_passing", "_under_way", "_writes", "frames", "large", "more", "taken")
 
     def __init__(self) -> None:
-        self._frames: list[Sequence[Buffer]] = []  # no deques: each would take more than all the rest of a link
+        self.frames: list[Sequence[Buffer]] = []  # no deques: each would take more than all the rest of a link
+        """Those that wait; read-only for callers."""
         self._passing: list[Buffer] = []
         self.large = 0
         """Number of large frames that wait, or are being written."""
         self.taken = 0
         """Number of pieces that were taken to be written."""
+        self.more = False
+        """True if there may be another piece behind the one that was taken last: `next` says for certain."""
         self._under_way: list[Sequence[Buffer]] | None = None
         self._writes: Iterator[Buffer] | None = None
 
     def __bool__(self) -> bool:
-        return self._writes is not None or bool(self._frames)
+        return self._writes is not None or bool(self.frames)
 
     def add(self, pieces: Sequence[Buffer]) -> None:
         """Add the result of `encode_frame`."""
-        self._frames.append(pieces)
+        self.frames.append(pieces)
         if len(pieces) > 1:
             self.large += _is_large(pieces)
 
@@ -57,11 +60,11 @@ class Outbox:
         if self.large:
             self._passing.extend(pieces)
         else:
-            self._frames.append(pieces)
+            self.frames.append(pieces)
 
     def clear(self) -> None:
         """Drop all frames."""
-        self._frames.clear()
+        self.frames.clear()
         self._under_way = None
         self._passing.clear()
         self.large = 0
@@ -69,7 +72,7 @@ class Outbox:
 
     def size(self) -> int:
         """Return how many bytes wait behind the frame that is being written. They are recounted on each call."""
-        waiting = [*(self._under_way or ()), *self._frames, self._passing]
+        waiting = [*(self._under_way or ()), *self.frames, self._passing]
         return sum(memoryview(piece).nbytes for pieces in waiting for piece in pieces)
 
     def next(self) -> Buffer | None:
@@ -77,21 +80,20 @@ class Outbox:
         self.taken += 1
         while True:
             if self._writes is None:
-                if not self._frames:
+                if not self.frames:
                     return None
                 if not self.large:
-                    return self._all_small()
+                    # One join in place of `_written`, which takes several steps for each frame: nearly all frames are
+                    # small, and where none is large nothing waits to pass.
+                    frames, self.frames = self.frames[:_TOGETHER], self.frames[_TOGETHER:]
+                    self.more = bool(self.frames)
+                    return b"".join(frames[0] if len(frames) == 1 else [piece for pieces in frames for piece in pieces])
                 self._writes = self._written()
+            self.more = True
             data = next(self._writes, None)
             if data is not None:
                 return data
             self._writes = None
-
-    def _all_small(self) -> bytes:
-        """Return many frames as one, where none is large and so nothing waits to pass."""
-        # One join in place of `_written`, which takes several steps for each frame: nearly all frames are small.
-        frames, self._frames = self._frames[:_TOGETHER], self._frames[_TOGETHER:]
-        return b"".join(frames[0] if len(frames) == 1 else [piece for pieces in frames for piece in pieces])
 
     def _written(self) -> Iterator[Buffer]:
         small: list[Buffer] = []
@@ -126,8 +128,8 @@ class Outbox:
 
     def _waiting(self) -> Iterator[Sequence[Buffer]]:
         """Iterate over all frames, with those that are added meanwhile."""
-        while self._frames:
-            frames, self._frames = self._frames, []
+        while self.frames:
+            frames, self.frames = self.frames, []
             self._under_way = frames
             for at, pieces in enumerate(frames):
                 frames[at] = ()

@@ -64,6 +64,7 @@ from grainlike.wire._frames import (
     FrameDecoder,
     FrameLimits,
     encode_frame,
+    new_frame,
 )
 from grainlike.wire._handshake import (
     PROTOCOL,
@@ -448,6 +449,7 @@ __all__ = [
     "fit_together",
     "gap_with",
     "nbytes_of",
+    "new_frame",
     "pack_parcels",
     "plain_column",
     "read_data",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, get_args
 
 import msgspec
@@ -37,6 +38,7 @@ __all__ = [
     "FrameDecoder",
     "FrameLimits",
     "encode_frame",
+    "new_frame",
 ]
 
 _PREFIX = struct.Struct("<II")
@@ -85,6 +87,10 @@ class Frame(NamedTuple):
 
     message: Message
     buffers: Sequence[Buffer] = ()
+
+
+new_frame: Callable[[tuple[Message, Sequence[Buffer]]], Frame] = partial(tuple.__new__, Frame)
+"""Makes a frame as its class does, in C alone: there is one for each message."""
 
 
 class FrameLimits(NamedTuple):
@@ -198,6 +204,10 @@ class FrameDecoder:
         """Add received bytes; return the frames that are now complete."""
         frames: list[Frame] = []
         view = memoryview(data)
+        if not self._pending and self._message is None and self.filling is None:
+            view = self._cut_whole(view, frames)
+            if not view:
+                return frames
         while True:
             if self.filling is not None:
                 view = self.filling.feed(view)
@@ -211,6 +221,18 @@ class FrameDecoder:
             if self.filling is None:
                 return frames
             view, self._pending = memoryview(bytes(self._pending)), bytearray()
+
+    def _cut_whole(self, data: memoryview, frames: list[Frame]) -> memoryview:
+        """Cut the frames without buffers with which `data` begins, as nearly all reads do; return the rest."""
+        at, size, most = 0, len(data), self._limits.header
+        while size - at >= _PREFIX.size:
+            header, count = _PREFIX.unpack_from(data, at)
+            end = at + _PREFIX.size + header
+            if count or header > most or end > size:
+                break
+            frames.append(new_frame((_decode(bytes(data[at + _PREFIX.size : end])), [])))
+            at = end
+        return data[at:]
 
     def room(self) -> memoryview | None:
         """Return memory for the next read, to save a copy; call `filled` after it. None: read anywhere, and call
@@ -268,7 +290,7 @@ class FrameDecoder:
                 self.filling = LargeBuffer(length, most, kept=self._instead is None)
                 return False
         assert self._message is not None
-        frames.append(Frame(self._message, self._done))
+        frames.append(new_frame((self._message, self._done)))
         self._message, self._lengths, self._done = None, [], []
         return bool(self._pending)
 

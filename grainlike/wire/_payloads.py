@@ -11,6 +11,8 @@ Batches are cut so that each fits well into one frame.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
 
 from grainlike.errors import ProtocolError
 from grainlike.wire._large import Buffer
@@ -31,6 +33,8 @@ __all__ = [
 
 
 Parcel = tuple[bytes, Sequence[Buffer]]
+
+_INBAND, _BUFFERS = itemgetter(0), itemgetter(1)
 
 BATCH_BYTES = 256 * 1024
 """The most bytes of rows with small payloads that a sender puts into one message: a quarter of the header's limit for
@@ -80,8 +84,10 @@ def pack_parcels(parcels: Iterable[Parcel]) -> tuple[list[bytes], list[int], lis
 
 def plain_column(parcels: Sequence[Parcel]) -> list[bytes] | None:
     """Return the `data` column if all parcels are small, without buffers, and fit into one message; else None."""
-    data = [inband for inband, outband in parcels if not outband]
-    return data if len(data) == len(parcels) and fit_together(data) else None
+    if any(map(_BUFFERS, parcels)):
+        return None
+    data = list(map(_INBAND, parcels))
+    return data if fit_together(data) else None
 
 
 def fit_together(data: Sequence[bytes]) -> bool:
@@ -97,7 +103,7 @@ def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequen
     if not counts:
         if buffers:
             raise ProtocolError(f"{len(buffers)} buffers belong to no payload")
-        return [(inband, ()) for inband in data]
+        return list(zip(data, repeat(())))
     if len(counts) != len(data) or sum(counts) != len(buffers) or min(counts) < 0:
         raise ProtocolError(f"{len(data)} payloads declare {sum(counts)} buffers, the frame has {len(buffers)}")
     parcels: list[Parcel] = []

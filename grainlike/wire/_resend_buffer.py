@@ -117,10 +117,11 @@ class ResendBuffer(Generic[T]):
         self.acknowledged(count)
         return [message for message, _ in self._kept]
 
-    def came(self, size: int) -> None:
-        """Count a received message."""
+    def came(self, size: int) -> bool:
+        """Count a received message; return what `owes` says then."""
         self.received += 1
         self._unsaid += size
+        return self.received - self._told >= ACK_COUNT or self._unsaid >= ACK_BYTES
 
     @property
     def owes(self) -> bool:

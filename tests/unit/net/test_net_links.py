@@ -51,6 +51,79 @@ async def test_nothing_is_delivered_inside_post(kind: str) -> None:
         near.close()
 
 
+async def test_what_is_enqueued_waits_for_a_flush_and_keeps_its_order(kind: str) -> None:
+    near, far = await pair(kind)
+    inbox = Inbox(want=3)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        tasks.start_soon(far.run, inbox)
+        await anyio.wait_all_tasks_blocked()
+        await anyio.lowlevel.checkpoint()  # a link in memory looks for what came before it ran
+        near.enqueue(Beat(1))
+        near.enqueue(Beat(2))
+        await anyio.wait_all_tasks_blocked()
+        assert inbox.frames == []
+        near.enqueue(Beat(3))
+        near.flush()
+        near.flush()
+        await inbox.full.wait()
+        near.close()
+    assert inbox.numbers == [1, 2, 3]
+
+
+async def test_what_is_enqueued_leaves_with_what_is_posted_behind_it(kind: str) -> None:
+    near, far = await pair(kind)
+    inbox = Inbox(want=2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        tasks.start_soon(far.run, inbox)
+        near.enqueue(Beat(1))
+        near.post(Beat(2))
+        await inbox.full.wait()
+        near.close()
+    assert inbox.numbers == [1, 2]
+
+
+@pytest.mark.asyncio
+async def test_a_flush_of_a_memory_link_hands_over_at_once_but_not_into_the_midst_of_what_is_handed_over() -> None:
+    near, far = await pair("memory")
+    heard: list[object] = []
+
+    def hear(frames: list[Frame]) -> None:
+        heard.extend(frame.message for frame in frames)
+        if len(heard) == 1:
+            near.enqueue(Beat(2))
+            near.flush()
+            assert len(heard) == 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        tasks.start_soon(far.run, hear)
+        await anyio.wait_all_tasks_blocked()
+        await anyio.lowlevel.checkpoint()
+        near.enqueue(Beat(1))
+        near.flush()
+        assert heard == [Beat(1)]
+        await anyio.wait_all_tasks_blocked()
+        assert heard == [Beat(1), Beat(2)]
+        near.close()
+
+
+@pytest.mark.asyncio
+async def test_a_flush_of_an_asyncio_link_writes_before_it_returns() -> None:
+    one, other = socket.socketpair()
+    other.setblocking(False)
+    link = await one_link("adopted", one)
+    with other:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run, Inbox())
+            await anyio.wait_all_tasks_blocked()
+            link.enqueue(Beat(1))
+            link.flush()
+            assert other.recv(1024) == b"".join(encode_frame(Beat(1)))
+            link.close()
+
+
 async def test_what_was_posted_before_run_is_not_lost(kind: str) -> None:
     near, far = await pair(kind)
     inbox = Inbox()

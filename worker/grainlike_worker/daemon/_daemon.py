@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
 from grainlike.eventloop import Alarm, stays
 from grainlike.net import Link
-from grainlike.resources import Allocation
 from grainlike.scheduler import (
     GRACE_S,
     AssignSized,
@@ -112,28 +111,23 @@ from grainlike.wire import (
     plain_column,
     unpack_parcels,
 )
-from grainlike_worker.daemon._core_locks import UsedCores, core_locks
+from grainlike_worker.daemon._core_locks import UsedCores
 from grainlike_worker.daemon._hostfiles import HostFiles
-from grainlike_worker.daemon._introduction import introduction
-from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
+from grainlike_worker.daemon._keeper import KeeperClient
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap
-from grainlike_worker.daemon._probe import offered_devices, topology
 from grainlike_worker.daemon._record_relay import RecordRelay
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runner_watch import HaltedWatch, watched
-from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
+from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.daemon._transfers import ReplicaTransfers
-from grainlike_worker.linux._worker_cgroups import claimed_cgroups
-from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
-from grainlike_worker.store._limits import StoreLimits
 from grainlike_worker.store._relay import StoreRelay
-from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
+from grainlike_worker.store._replicas import WorkerReplicas
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
     from grainlike_worker.daemon._data_process import DataProcess
 
-__all__ = ["serve_embedded"]
+__all__ = ["_Daemon"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -148,20 +142,6 @@ _MANAGERS = "multiprocessing.managers"
 
 GOODBYE_S = 1.0
 """How long a worker that stops tries to get its last words out."""
-
-
-async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None, limits: StoreLimits) -> None:
-    """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
-    warn_of_unknown_keep()
-    scheduler = NodeScheduler(offer, topology(), killable=False)
-    rooms = open_replicas(limits, in_program=True)
-    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
-        async with open_keeper(cgroups) as keeper:
-            tier, here = memory_tier(keeper, cgroups), (replicas.directory, replicas.budget)
-            hello = introduction(name, offer, tier, here=here)
-            make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
-            made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
-            await made(link, scheduler, hello, make, show=show, in_program=True).run()
 
 
 class _Daemon:
@@ -193,6 +173,8 @@ class _Daemon:
         self._heard = time.monotonic()
         self._tasks: TaskGroup
         self._runners: dict[int, RunnerBody] = {}
+        self._begun: list[RunnerBody] = []
+        """Those that were given leases, which have not left yet."""
         self._functions: dict[int, tuple[FunctionSpec, Buffer]] = {}
         self._parcels: dict[int, Parcel] = {}
         self._nests: dict[int, int] = {}
@@ -400,6 +382,8 @@ class _Daemon:
                         self._store.give_room(message, self._runners[runner].post)
                     case _:
                         raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
+            if self._begun:
+                self._send_leases()  # now: the runner of one that has ended waits for the next
             self._flush()
 
         return hear
@@ -426,7 +410,7 @@ class _Daemon:
                 case TellStarted() | TellHeld():
                     self._report.add_started(action.start)
                     if self._report.full:
-                        self._flush()
+                        self._enqueue_report()
                 case TellCompleted():
                     self._completed(action, buffers)
                 case TellEnded():
@@ -466,7 +450,7 @@ class _Daemon:
             runner.defined.update(fresh)
             shipments = [self._functions[fn] for fn in fresh]
             runner.post(Define([spec for spec, _ in shipments], []), [data for _, data in shipments])
-        parcels = [self._parcels[job] for job in action.jobs]
+        parcels = list(map(self._parcels.__getitem__, action.jobs))
         plain = plain_column(parcels)
         data, counts, buffers = pack_parcels(parcels) if plain is None else (plain, [], [])
         if self._replicas.sizes or action.needs:
@@ -478,7 +462,14 @@ class _Daemon:
         place = runner.works_on(action.lease, action.jobs, action.attempts)
         columns = action.allocation, action.jobs, action.attempts, action.fns, action.deadlines, data, counts
         rest = action.limit, action.memory, action.needs, isinstance(action, StartApart), action.fresh, place
-        runner.post(Run(action.lease, *columns, *rest, action.limits), buffers)
+        runner.enqueue(Run(action.lease, *columns, *rest, action.limits), buffers)
+        self._begun.append(runner)
+
+    def _send_leases(self) -> None:
+        """Send runners the leases that they were given in this turn."""
+        begun, self._begun = self._begun, []
+        for runner in begun:
+            runner.flush()
 
     def _give_key(self, number: int) -> None:
         """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""
@@ -512,11 +503,11 @@ class _Daemon:
             self._records.completed(completed)
         self._report.add_completed(completed, buffers)
         if self._report.full:
-            self._flush()
+            self._enqueue_report()
 
     def _say(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Tell the head something by itself, after all that came before it."""
-        self._flush()
+        self._enqueue_report()
         self._link.post(message, buffers)
 
     def _look_at_cores(self) -> None:
@@ -528,13 +519,21 @@ class _Daemon:
             self._tell(CoresTaken(taken))
 
     def _flush(self) -> None:
-        """Tell the head everything at once, and other programs which cores are in use."""
+        """End what is done in one turn: what the head is to know leaves, and then what runners are to begin."""
         busy = self._scheduler.busy_cores
         if busy != self._cores.used:
             self._cores.use(busy)
-        if self._report:
-            self._link.post(self._report.message(time.monotonic()), self._report.buffers)
+        self._enqueue_report()
+        self._link.flush()
+        if self._begun:
+            self._send_leases()
+
+    def _enqueue_report(self) -> None:
+        """Tell the head everything at once: it leaves with the end of this turn, or with what is posted before that."""
+        report = self._report
+        if report.started or report.completed or report.ended or report.waits:
             self._report = ReportDraft()
+            self._link.enqueue(report.message(time.monotonic()), report.buffers)
 
     # --- runners -----------------------------------------------------------------------------------------------------
 

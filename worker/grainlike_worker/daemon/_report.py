@@ -26,7 +26,7 @@ __all__ = ["ReportDraft", "StreamRelay"]
 
 
 class ReportDraft(msgspec.Struct):
-    """A `Report` that is not sent yet. False while there is nothing to tell."""
+    """A `Report` that is not sent yet."""
 
     started: list[LeaseStart] = msgspec.field(default_factory=list)
     completed: list[Completed] = msgspec.field(default_factory=list)
@@ -37,9 +37,6 @@ class ReportDraft(msgspec.Struct):
     """About how many bytes it will have."""
     full: bool = False
     """True if it has as much in it as goes well into one frame. No property, as every lease asks for it."""
-
-    def __bool__(self) -> bool:
-        return bool(self.started or self.completed or self.ended or self.waits)
 
     def add_started(self, start: LeaseStart) -> None:
         """Add the start of a lease."""

@@ -92,6 +92,21 @@ class RunnerSupervisor:
         self._why_ended = "its job was cancelled, or out of time"
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        self._keep(message, buffers)
+        if self._process is not None:
+            self._send(self._process.link.post, message, buffers)
+
+    def enqueue(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        self._keep(message, buffers)
+        if self._process is not None:
+            self._send(self._process.link.enqueue, message, buffers)
+
+    def flush(self) -> None:
+        if self._process is not None:
+            self._process.link.flush()
+
+    def _keep(self, message: Message, buffers: Sequence[Buffer]) -> None:
+        """Keep what the process that comes next has to hear."""
         if self._own and isinstance(message, Run):
             self._lease, self._gang = _SentLease(message, buffers, self._gang), None
         elif self._own and isinstance(message, Gang):
@@ -102,16 +117,17 @@ class RunnerSupervisor:
             self._first = list(_without(self._first, set(message.functions).difference(self._running())))
         elif self._process is None:
             self._early.append(Frame(message, list(buffers)))
-        if self._process is not None:
-            self._send(self._process, message, buffers)
 
-    def _send(self, process: RunnerProcess, message: Message, buffers: Sequence[Buffer]) -> None:
-        """Post a message to the process. One that cannot be encoded ends this process alone, which waits for it."""
+    def _send(
+        self, send: Callable[[Message, Sequence[Buffer]], None], message: Message, buffers: Sequence[Buffer]
+    ) -> None:
+        """Send a message to the process. One that cannot be encoded ends this process alone, which waits for it."""
         try:
-            process.link.post(message, buffers)
+            send(message, buffers)
         except Exception as error:  # noqa: BLE001 - anything else would end the worker, and with it all jobs
             self._unsent = f"a message to it cannot be sent: {error}"
-            process.kill()
+            if self._process is not None:
+                self._process.kill()
 
     async def run(self, on_frames: OnFrames) -> str:
         while True:
@@ -156,6 +172,7 @@ class RunnerSupervisor:
                 frame_filter.hold(self._out_of_memory(process.claims))
             return how
         finally:
+            self.never_ran = self.never_ran and not frame_filter.heard
             if self.leave_s:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(self.leave_s):
                     process.terminate()
@@ -187,19 +204,15 @@ class RunnerSupervisor:
         frames = [*self._first, *(self._lease.frames() if self._lease is not None else []), *self._early]
         self._early.clear()
         for message, buffers in frames:
-            self._send(process, message, buffers)
+            self._send(process.link.post, message, buffers)
 
     async def _listen(self, process: RunnerProcess, frame_filter: _FrameFilter) -> str | None:
         """Serve the link until it ends. User code may write anything there: that ends its process alone."""
         try:
-            await process.link.run(partial(self._hear, frame_filter))
+            await process.link.run(frame_filter.hear)
         except ProtocolError as error:
             return f"it said what no runner says: {error}"
         return None
-
-    def _hear(self, frame_filter: _FrameFilter, frames: list[Frame]) -> None:
-        self.never_ran = False
-        frame_filter.hear(frames)
 
     def _answered(self, completed: Completed) -> None:
         """Jobs of the run-list have ended; they are answered for in order."""
@@ -396,13 +409,14 @@ class _FrameFilter:
     """Forwards frames of one process; holds those after `Renew` until it has exited."""
 
     def __init__(self, on_frames: OnFrames, answered: Callable[[Completed], None]) -> None:
-        self.renewed = False
+        self.heard = self.renewed = False
         self._on_frames = on_frames
         self._answered = answered
         self._held: list[Frame] = []
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
+        self.heard = True
         passed = 0 if self.renewed else len(frames)
         for at, (message, _) in enumerate(frames):
             if isinstance(message, Completed):

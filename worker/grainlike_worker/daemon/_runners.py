@@ -45,6 +45,12 @@ class RunnerBody(Protocol):
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send it a message; it may not be up yet."""
 
+    def enqueue(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send it a message at the next `flush`, or with what is posted before that."""
+
+    def flush(self) -> None:
+        """Send what was enqueued."""
+
     async def run(self, on_frames: OnFrames) -> str:
         """Run the runner until it exits; return how it exited. Cancellation kills it and waits for its end."""
         ...
@@ -152,6 +158,11 @@ class _LoopRunner:
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         self._near.post(message, [copied(buffer) for buffer in buffers])
+
+    enqueue = post  # one that leaves in this turn would begin in the middle of what the daemon does
+
+    def flush(self) -> None:
+        """Do nothing: leases leave as all that is posted does."""
 
     async def run(self, on_frames: OnFrames) -> str:
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
