@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from grainlike.errors import ResourceError, ResourceSpecError
 from grainlike.resources._allocation import Allocation
@@ -104,7 +104,7 @@ class Ledger:
         places = NodeShares(topology or Topology(), offer.cores, offer.gpus)
         self._places = places if len(places) > 1 else None
         self._held: dict[int, Grant] = {}
-        self._given: dict[tuple[object, ...], Allocation] = {}
+        self._given: dict[tuple[object, ...], tuple[Request, Allocation]] = {}
         self._generation = 0
         self.avoided: int = 0
 
@@ -137,11 +137,9 @@ class Ledger:
         Raises:
             ResourceSpecError: as for `fits_ever`.
         """
-        if not request.fits_units(self._free):
-            return False
-        for name, pool in self._pools.items():
-            units = request.units.get(name)
-            if units is not None and not pool.holds(units):
+        free, pools = self._free, self._pools
+        for name, units in request.units.items():  # without calls for each: every job asks
+            if units > free.get(name, 0) or (name in pools and not pools[name].holds(units)):
                 return False
         return request.terms is NO_TERMS or self._suits(request, self._cores.free)
 
@@ -169,13 +167,13 @@ class Ledger:
 
     def _allocation(self, request: Request, ids: dict[str, tuple[int, ...]]) -> Allocation:
         """Return the allocation of a grant: one object for all grants of the same, so that its text is made once."""
-        key = (request, *ids.values())
-        found = self._given.get(key)
-        if found is None:
+        key = (id(request), *ids.values())  # a hash of the request would cost a call
+        known = self._given.get(key)
+        if known is None or known[0] is not request:
             if len(self._given) == _REMEMBERED:
                 self._given.clear()
-            found = self._given[key] = build(Allocation, request.units, ids, kept(request.terms))
-        return found
+            known = self._given[key] = request, build(Allocation, request.units, ids, kept(request.terms))
+        return known[1]
 
     def release(self, grant: Grant) -> None:
         """Take back what was granted.
@@ -183,10 +181,14 @@ class Ledger:
         Raises:
             ResourceError: it was released before, or another ledger gave it; nothing changes then.
         """
-        self._check_held(grant, "released")
+        if self._held.get(grant.generation) is not grant:
+            self._refuse(grant, "released")
         del self._held[grant.generation]
-        given = grant.allocation
-        self._give(given.units, given.ids)
+        ids = grant.allocation.ids
+        for name, amount in grant.allocation.units.items():  # `_give` without its call: each lease ends here
+            self._free[name] += amount
+            if name in self._pools:
+                self._pools[name].give(ids[name], amount)
 
     def lend(self, grant: Grant, name: str = CORES) -> None:
         """Let others use what a grant holds of one kind, while its job waits; the rest stays held.
@@ -286,8 +288,11 @@ class Ledger:
 
     def _check_held(self, grant: Grant, verb: str) -> None:
         if self._held.get(grant.generation) is not grant:
-            why = "it was released before" if grant.comes_from(self) else "another ledger gave it"
-            raise ResourceError(f"{grant!r} cannot be {verb}: {why}")
+            self._refuse(grant, verb)
+
+    def _refuse(self, grant: Grant, verb: str) -> NoReturn:
+        why = "it was released before" if grant.comes_from(self) else "another ledger gave it"
+        raise ResourceError(f"{grant!r} cannot be {verb}: {why}")
 
 
 V = TypeVar("V")

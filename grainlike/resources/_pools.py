@@ -78,12 +78,16 @@ class CorePool:
         return not mask_of(ids) & ~self.free
 
     def take(self, units: int, ids: Ids | None = None) -> Ids:
+        if ids is None and units == UNIT:  # as most take
+            lowest = self.free & -self.free
+            self.free ^= lowest
+            return (lowest.bit_length() - 1,)
         found = lowest_compact(self.free, units // UNIT) if ids is None else ids
         self.free &= ~mask_of(found)
         return found
 
     def give(self, ids: Ids, units: int) -> None:  # noqa: ARG002 -- the same for every pool
-        self.free |= mask_of(ids)
+        self.free |= 1 << ids[0] if len(ids) == 1 else mask_of(ids)
 
 
 class DevicePool:

@@ -244,9 +244,9 @@ class Catalogue:
         """Have a class checked that had no jobs and got some."""
         self.doubted[cls.id] = cls
 
-    def check_new(self, cls: RequestClass, *, at_once: bool) -> None:
-        """Have a class checked that had no jobs and got new ones; for most that is done `at_once`."""
-        if not (at_once and self.anybody_fits(cls)):
+    def check_new(self, cls: RequestClass, *, at_once: bool, fits: bool) -> None:
+        """Have a class checked that had no jobs and got new ones, if it is not known to fit; mostly it is `at_once`."""
+        if not (at_once and (fits or self.anybody_fits(cls))):
             self.doubted[cls.id] = cls
 
     def doubt_all(self) -> None:

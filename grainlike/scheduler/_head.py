@@ -323,7 +323,7 @@ class HeadScheduler:
             return
         if cls.head() is None:
             cls.blocked_since = now
-            self._catalogue.check_new(cls, at_once=not event.more)
+            self._catalogue.check_new(cls, at_once=not event.more, fits=self.closed)
         self._planner.ahead.fresh.add(cls.id)
         jobs = enter(self.jobs, event, cls, self._functions, parent)
         if event.inputs:

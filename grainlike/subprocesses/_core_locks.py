@@ -140,13 +140,16 @@ class _Locks:
             file.set(self._read, _OFFERS + first, count)
 
     def hold(self, cores: int) -> None:
-        others = self._held_beside()
+        file = self._file
+        others = self._held_beside() if len(file.users) > 1 else 0
         before, after = others | self.held, others | cores
         self.held = cores
-        for first, count in _runs(before & ~after):
-            self._file.set(self._none, first, count)
-        self._file.missed &= after
-        self._lock(after & ~before)
+        file.missed &= after
+        if before & ~after:
+            for first, count in _runs(before & ~after):
+                file.set(self._none, first, count)
+        if after & ~before:
+            self._lock(after & ~before)
 
     def _lock(self, cores: int) -> None:
         self._file.missed &= ~cores
@@ -207,10 +210,12 @@ def _mask(cores: Iterable[int]) -> int:
     return mask
 
 
-def _runs(mask: int) -> Iterator[tuple[int, int]]:
-    """Give the runs of ones in a mask: the first, and how many."""
+def _runs(mask: int) -> list[tuple[int, int]]:
+    """Return the runs of ones in a mask: the first, and how many."""
+    runs: list[tuple[int, int]] = []
     while mask:
         first = (mask & -mask).bit_length() - 1
         count = (~(mask >> first) & (mask >> first) + 1).bit_length() - 1
-        yield first, count
+        runs.append((first, count))
         mask &= ~(((1 << count) - 1) << first)
+    return runs

@@ -193,7 +193,7 @@ def jobs_of(
     for number, attempt, its in zip(event.jobs, event.attempts, event.fns, strict=True):
         if function is None or its != fn:
             fn, function = its, functions[its]
-            limit_s = shorter(function.timeout, event.hard_s)
+            limit_s = function.timeout if event.hard_s is None else shorter(function.timeout, event.hard_s)
             cls.limited = cls.limited or limit_s is not None
         jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s, number)
     if event.ages:

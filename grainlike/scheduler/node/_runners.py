@@ -126,8 +126,8 @@ class Runners:
     """All runners of one node. `killable`: the shared one is a process, which can be killed."""
 
     __slots__ = (
-        "_all", "_device_memory", "_idle", "_killable", "_last", "_leaving", "_lending", "_shared", "_timers",
-        "grace_s", "reason",
+        "_all", "_device_memory", "_idle", "_killable", "_last", "_lending", "_shared", "_timers",
+        "grace_s", "leaving", "reason",
     )  # fmt: skip
 
     def __init__(self, lending: Lending, timers: Timers, ledger: Ledger, *, killable: bool) -> None:
@@ -138,7 +138,7 @@ class Runners:
         self._idle: list[NodeRunner] = []
         """Those that have had no devices."""
         self._device_memory = _DeviceMemory(ledger)
-        self._leaving: deque[tuple[float, int]] = deque()
+        self.leaving: deque[tuple[float, int]] = deque()
         """When idle ones that were told to end are killed."""
         self._shared: NodeRunner | None = None
         self._last = 0
@@ -173,7 +173,7 @@ class Runners:
         for runner in self._device_memory.leave(shares, one_stays=starts):
             runner.terminating = True
             out.append(TerminateRunner(runner.id, self.reason))
-            self._leaving.append((now + self._grace_s, runner.id))
+            self.leaving.append((now + self._grace_s, runner.id))
         return self._device_memory.is_free(shares, one_stays=starts)
 
     def hold_devices(self, runner: NodeRunner, grant: Grant) -> bool:
@@ -184,12 +184,12 @@ class Runners:
     @property
     def kills_at(self) -> float:
         """When the next idle process is killed that does not end."""
-        return self._leaving[0][0] if self._leaving else inf
+        return self.leaving[0][0] if self.leaving else inf
 
     def kill_overdue(self, now: float, out: list[NodeAction]) -> None:
         """Kill idle processes that were told to end, and have not."""
         while self.kills_at <= now:
-            out.append(KillRunner(self._leaving.popleft()[1]))
+            out.append(KillRunner(self.leaving.popleft()[1]))
 
     def _spawn(self, kind: RunnerKind, out: list[NodeAction]) -> NodeRunner:
         self._last += 1
@@ -241,8 +241,8 @@ class Runners:
             self._idle.remove(runner)
         if runner.devices:
             self._device_memory.gone(runner)
-        if self._leaving:
-            self._leaving = deque(pair for pair in self._leaving if pair[1] != number)
+        if self.leaving:
+            self.leaving = deque(pair for pair in self.leaving if pair[1] != number)
         return runner
 
     def stop(self, lease: NodeLease, jobs: Iterable[NodeJob], now: float, out: list[NodeAction]) -> None:

@@ -96,7 +96,7 @@ class NodeScheduler:
 
     __slots__ = (
         "_ahead", "_classes", "_functions", "_holds", "_jobs", "_last_lease", "_leases", "_ledger", "_lending",
-        "_needs", "_planned", "_runners", "_stopped", "_timers",
+        "_needs", "_planned", "_runners", "_stopped", "_timers", "busy_cores",
     )  # fmt: skip
 
     def __init__(self, offer: Allocation, topology: Topology | None = None, *, killable: bool = True) -> None:
@@ -114,7 +114,8 @@ class NodeScheduler:
         self._lending = Lending(self._ledger, self._leases)
         self._timers = Timers(self._leases)
         self._runners = Runners(self._lending, self._timers, self._ledger, killable=killable)
-        self._last_lease = 0
+        self._last_lease = self.busy_cores = 0
+        """`busy_cores` are those that leases use now, as a mask; read-only for callers."""
         self._stopped = False
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
@@ -162,15 +163,12 @@ class NodeScheduler:
                     self._due(lease, action, now, out)
         if self._stopped:
             self._stop_all(now, out)
-        else:
+        elif self._planned or self._ahead or self._lending.wanting or self._holds.by_job:
             self._grant_all(now, out)
-        self._timers.wind(out, self._runners.kills_at)
+        if self._timers.queue or self._runners.leaving or self._timers.wake is not None:
+            self._timers.wind(out, self._runners.kills_at)
+        self.busy_cores = self._ledger.busy_cores
         return out
-
-    @property
-    def busy_cores(self) -> int:
-        """The cores that leases use now, as a mask."""
-        return self._ledger.busy_cores
 
     @property
     def granted_memory(self) -> int:
@@ -243,7 +241,7 @@ class NodeScheduler:
         if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out, self._runners)):
             return
         kept: list[Grant] = []
-        if self._grant_planned(kept, now, out):
+        if (not self._planned or self._grant_planned(kept, now, out)) and self._ahead:
             self._grant_ahead(now, out)
         for grant in kept:
             self._ledger.release(grant)
@@ -285,7 +283,7 @@ class NodeScheduler:
         self, job: NodeJob, queue: deque[NodeJob], now: float, out: list[NodeAction], kept: list[Grant] | None
     ) -> bool:
         """Start a lease for the first of `queue`, or return False: slots that wait for memory are `kept` if it is."""
-        if self._lending.holds_back(job.cls.request, ahead=queue is not self._planned):
+        if (self._lending.wanting or kept is None) and self._lending.holds_back(job.cls.request, ahead=kept is None):
             return False
         grant = self._ledger.grant(job.cls.request)
         if grant is None:
@@ -297,7 +295,7 @@ class NodeScheduler:
                 kept.append(grant)
             return False
         queue.popleft()
-        run_list = run_list_of(job)
+        run_list = run_list_of(job) if job.cls.ahead else [job]
         self._start(self._next_lease(), grant, self._runner_for(job, grant, out), run_list, now, out)
         return True
 

@@ -20,33 +20,33 @@ TimerAction = Literal["timeout", "bar", "retire", "kill"]
 class Timers:
     """Timers of one node. `leases` is the scheduler's own mapping, not a copy."""
 
-    __slots__ = ("_leases", "_queue", "_wake")
+    __slots__ = ("_leases", "queue", "wake")
 
     def __init__(self, leases: Mapping[int, NodeLease]) -> None:
         self._leases = leases
-        self._queue: list[tuple[float, int, TimerAction]] = []
-        self._wake: float | None = None
+        self.queue: list[tuple[float, int, TimerAction]] = []
+        self.wake: float | None = None
 
     def add(self, at: float, lease: int, action: TimerAction) -> None:
         """Schedule an action for a lease."""
-        heappush(self._queue, (at, lease, action))
+        heappush(self.queue, (at, lease, action))
 
     def due(self, now: float) -> Iterator[tuple[NodeLease, TimerAction]]:
         """Remove and yield the actions that are due now, in order; more may be added meanwhile."""
-        self._wake = None
-        while self._queue and self._queue[0][0] <= now:
-            _, number, action = heappop(self._queue)
+        self.wake = None
+        while self.queue and self.queue[0][0] <= now:
+            _, number, action = heappop(self.queue)
             lease = self._leases.get(number)
             if lease is not None:
                 yield lease, action
 
     def wind(self, out: list[NodeAction], other: float) -> None:
         """Request a wake-up for the next action, or for `other`, unless it was requested already."""
-        while self._queue and self._queue[0][1] not in self._leases:
-            heappop(self._queue)
-        at = min(self._queue[0][0], other) if self._queue else other
+        while self.queue and self.queue[0][1] not in self._leases:
+            heappop(self.queue)
+        at = min(self.queue[0][0], other) if self.queue else other
         if at == inf:
-            self._wake = None
-        elif self._wake is None or at < self._wake:
-            self._wake = at
+            self.wake = None
+        elif self.wake is None or at < self.wake:
+            self.wake = at
             out.append(WakeAt(at))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, islice
+from operator import attrgetter
 
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, Shape, order
@@ -33,6 +34,8 @@ AHEAD_S = 0.025
 
 AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
+
+_COLUMNS = attrgetter("id", "attempt", "fn.id")
 
 SENT_MOST = 4096
 """Number of jobs sent ahead after which a pass ends early."""
@@ -369,9 +372,8 @@ def _stranded(worker: WorkerState) -> list[HeadJob]:
 
 def assignment(worker: int, shape: int, jobs: list[HeadJob], near: NearPlacing, *, ahead: bool) -> AssignJobs:
     """Return the action that sends jobs of one shape to a worker."""
-    numbers, attempts = [job.id for job in jobs], [job.attempt for job in jobs]
+    numbers, attempts, fns = map(list, zip(*map(_COLUMNS, jobs), strict=True))
     hard_s = None if jobs[0].shape is None else jobs[0].shape.hard_s
-    fns = [job.fn.id for job in jobs]
     memory = tuple([job.memory for job in jobs]) if jobs[0].shape is not None and jobs[0].shape.varied else ()
     ages = tuple([job.age for job in jobs]) if ahead and jobs[0].cls.aged else ()
     needs = near.needs(jobs) if jobs[0].shape is not None and jobs[0].shape.with_inputs else ()

@@ -228,7 +228,7 @@ class Planner:
             self.reserving.begin_search((), now)
         jobs = self._first_jobs()
         jobs, aside = self._set_aside(jobs, rooms, now) if compare else (jobs, [])
-        queues = _ranked(jobs)
+        queues = _ranked(jobs) if jobs else {}
         furthest: _Rank | None = None
         while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))

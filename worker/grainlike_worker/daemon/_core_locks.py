@@ -49,6 +49,8 @@ class UsedCores:
         self._locks = locks
         self._lingers = lingers
         self._held = 0
+        self._lets_go = False
+        """True if the alarm is set."""
         self._alarm = Alarm(self._let_go)
         self.run = self._alarm.run
         self.used = 0
@@ -59,8 +61,10 @@ class UsedCores:
         self.used = cores
         held = cores | self._held if self._lingers else cores
         if held != self._held:
-            self._hold(held)
-        if held != cores:
+            self._held = held
+            self._locks.hold(held)
+        if held != cores and not self._lets_go:
+            self._lets_go = True
             self._alarm.set(time.monotonic() + LINGER_S)
 
     def others(self) -> int:
@@ -68,9 +72,7 @@ class UsedCores:
         return self._locks.others()
 
     def _let_go(self) -> None:
+        self._lets_go = False
         if self.used != self._held:
-            self._hold(self.used)
-
-    def _hold(self, cores: int) -> None:
-        self._held = cores
-        self._locks.hold(cores)
+            self._held = self.used
+            self._locks.hold(self.used)
