@@ -305,8 +305,8 @@ observers_here: ContextVar[tuple[OwnCallsObserver, ...]] = ContextVar("grainlike
 
 def this_job() -> JobView | None:
     """Return the view of the running job; None outside of one, and in a call without resources."""
-    view = _view()
-    return None if view.job is None else view
+    view = _current.get() or this_process.view  # `_view` and `job` without their calls: each await asks
+    return None if view._job is None else view
 
 
 def enter_part(job: JobInfo | JobFacts) -> None:

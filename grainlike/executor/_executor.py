@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from grainlike.context import this_job
 from grainlike.engine import BaseResolver, Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
-from grainlike.eventloop import EventLoopId, here
+from grainlike.eventloop import EventLoopId, here, is_here
 from grainlike.executor._exits import close_at_exit
 from grainlike.executor._registry import block_left, current, enclosing, entered, left, standing_in
 from grainlike.executor._reports import ExecutorReports
@@ -275,7 +275,8 @@ class Executor(ExecutorReports):
             RuntimeError: the executor is not open, or lives in another event loop.
             Exception: what the call raised, as it is; `GraphError` for a node that another executor has started.
         """
-        self._check_loop("awaited")
+        if self._state != "open" or not is_here(self._loop_id):
+            self._check_loop("awaited")
         return self._engine.wait(node)
 
     async def ready(self) -> None:

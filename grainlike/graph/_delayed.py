@@ -98,7 +98,8 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
                 return cast("T_co", node.result())
             if node.state is _LAZY and node.place is not _INLINE:
                 hint_at_serial_loop(self, sys._getframe(1))
-            return cast("T_co", (yield from current_resolver(node).wait(node).__await__()))
+            value: T_co = yield from current_resolver(node).wait(node).__await__()
+            return value
         except BaseException as error:
             if not node.finished:
                 raise  # an error of ours: all frames tell where it comes from

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeGuard
+from operator import attrgetter
+from typing import Any
 
 from grainlike.errors import StoreFullError, UnsatisfiableError, ValueLostError, WorkerLostError
 from grainlike.graph import State
@@ -88,6 +89,7 @@ __all__ = ["ActionExecutor"]
 logger = logging.getLogger("grainlike")
 
 _RUNNING = State.RUNNING
+_TRAVELS: Callable[[Job], Any] = attrgetter("travels")
 
 
 def _no_pools(job: int) -> str:  # noqa: ARG001 - as where there are pools
@@ -274,13 +276,13 @@ class ActionExecutor:
             needs, ages = list(action.needs), action.ages
             message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, ages, needs)
             peer.post(message)
-        if self._logs:
+        if self._logs.listeners:
             self._logs.assigned(peer, jobs)
 
     def _plain_column(self, peer: WorkerConnection, jobs: Sequence[Job]) -> list[bytes] | None:
         """Return the arguments of jobs that are small and have no buffers, as they mostly are; None for others."""
-        packed = [job.travels for job in jobs]
-        if not _is_bytes_alone(packed):
+        packed = list(map(_TRAVELS, jobs))
+        if set(map(type, packed)) != {bytes}:
             return None
         if not self._object_store.passes_on(peer.hello):
             return plain_column(self._object_store.parcels_for(peer.hello, [job.parcel for job in jobs]))
@@ -409,10 +411,6 @@ class ActionExecutor:
             return WorkerLostError(f"{name_of(job)} {how}: {action.reason}")
 
         self._settling.end(action.jobs, lost)
-
-
-def _is_bytes_alone(packed: list[bytes | Parcel]) -> TypeGuard[list[bytes]]:
-    return set(map(type, packed)) == {bytes}
 
 
 def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[ReplyTo, list[RelayedJob]]]:

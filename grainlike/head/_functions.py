@@ -273,7 +273,8 @@ class FunctionTable:
         """Return True if a sweep may find something, and is worth a walk over all `live` jobs: of those at the last
         one half have ended, or as many have come since.
         """
-        if not (self._collected or self._by_job or self._is_over):
+        unowned = len(self._unowned) > UNOWNED_MOST or self._unowned_bytes > UNOWNED_BYTES  # each report asks
+        if not (unowned or self._collected or self._by_job):
             return False
         return 2 * len(live) <= self._swept_jobs or last_job - self._swept_at >= max(_SWEEP_JOBS, self._swept_jobs)
 

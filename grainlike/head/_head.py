@@ -266,7 +266,9 @@ class Head:
         self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]], *, aged: bool
     ) -> None:
         for (request, priority, isolate), columns in batches.items():
-            jobs, fns = self._maker.live(*columns)
+            jobs, fns = columns
+            if not all(map(self.state.jobs.__contains__, jobs)):
+                jobs, fns = self._maker.live(jobs, fns)
             ages = self._maker.ages(jobs) if aged else []
             sizes = self._maker.take_sizes(jobs) if self._maker.sizes else []
             if jobs:
@@ -412,21 +414,19 @@ class Head:
 
     def hear(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a worker's link."""
-        self.heard(peer)
+        if peer.suspect:
+            self.heard(peer)
+        else:
+            peer.heard = time.monotonic()
         fresh = frames if peer.session is None else peer.session.hear(frames)
-        if peer.session is not None:  # not the worker inside this program
-            self.check_frames(fresh, None)
+        if peer.session is not None:  # not of the worker in this program; its jobs may call what was dropped meanwhile
+            check_frames(fresh, self.state.scheduler.shapes, None)
         if fresh:
             self._take(peer, fresh)
 
-    def check_frames(self, frames: Sequence[Frame], client: int | None) -> None:
-        """Raise `ProtocolError` unless all of these messages are valid; none has been acted on.
-
-        `client` is the number of the client that sent them; None for a worker, whose jobs may call what the head has
-        dropped after they ended.
-        """
-        owned = None if client is None else self.state.functions.owned_by(client)
-        check_frames(frames, self.state.scheduler.shapes, owned)
+    def check_frames(self, frames: Sequence[Frame], client: int) -> None:
+        """Raise `ProtocolError` unless all of these messages of a client are valid; none has been acted on."""
+        check_frames(frames, self.state.scheduler.shapes, self.state.functions.owned_by(client))
 
     def _take(self, peer: WorkerConnection, frames: Iterable[Frame]) -> None:
         """Handle messages of a worker, each once, however often its link broke."""

@@ -88,14 +88,11 @@ class LogRouter:
     def __init__(self, ask: Callable[[WorkerConnection, Follow], None], number: Callable[[], int]) -> None:
         self._send = ask
         self._number = number
-        self._listeners: dict[int, LogFollower] = {}
+        self.listeners: dict[int, LogFollower] = {}
         self._by_job: dict[_JobAt, dict[int, LogFollower]] = {}
         """Readers by what they have subscribed to: a busy head must not try all of them for each piece of output."""
         self._by_node: dict[int, dict[int, LogFollower]] = {}
         """Readers by the `id` of the placeholder or job that they read, which lives as long as they do."""
-
-    def __bool__(self) -> bool:
-        return bool(self._listeners)
 
     async def lines(
         self, node: Source, peers: Collection[WorkerConnection], *, follow: bool = True
@@ -104,7 +101,7 @@ class LogRouter:
         has finished.
         """
         number = self._number()
-        listener = self._listeners[number] = LogFollower(number, node, self._ask, follow=follow)
+        listener = self.listeners[number] = LogFollower(number, node, self._ask, follow=follow)
         self._by_node.setdefault(id(node), {})[number] = listener
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener.set]
@@ -123,14 +120,14 @@ class LogRouter:
             if node.waiters is not None and listener.set in node.waiters:
                 node.waiters.remove(listener.set)
             listener.leave()
-            del self._listeners[number]
+            del self.listeners[number]
             _drop(self._by_node, id(node), number)
 
     def _ask(self, peer: WorkerConnection, follow: Follow) -> None:
         """Subscribe a reader at a worker, or unsubscribe it."""
         source, number = (peer.number, follow.job), follow.follower
         if follow.on:
-            self._by_job.setdefault(source, {})[number] = self._listeners[number]
+            self._by_job.setdefault(source, {})[number] = self.listeners[number]
         else:
             _drop(self._by_job, source, number)
         self._send(peer, follow)
@@ -150,7 +147,7 @@ class LogRouter:
     def left(self, peer: WorkerConnection) -> None:
         """Remove a worker that has left; it sends no more output."""
         self._by_job = {source: readers for source, readers in self._by_job.items() if source[0] != peer.number}
-        for listener in self._listeners.values():
+        for listener in self.listeners.values():
             listener.lose(peer)
 
 

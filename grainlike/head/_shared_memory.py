@@ -23,11 +23,9 @@ class ObjectStore:
     def __init__(self, *, share: bool = True) -> None:
         self._memory: str | None = None if share else ""
         self._store: Store | None = None
+        self.open: bool = False
+        """True if there is a store; an attribute, as each report asks."""
         self._shared: SharedBuffers | None = None
-
-    def shares(self, hello: Hello) -> bool:
-        """Return True if a worker can map what is in the store."""
-        return self._store is not None and hello.memory == self._memory
 
     def maps(self, hello: Hello) -> bool:
         """Return True if this process can map what a worker has in shared memory of its own."""
@@ -37,7 +35,7 @@ class ObjectStore:
 
     def passes_on(self, hello: Hello) -> bool:
         """Return True if payloads are sent to a worker as they are: it maps our store, or there is none."""
-        return self._store is None or self.shares(hello)
+        return self._store is None or hello.memory == self._memory
 
     def directory_for(self, hello: Hello) -> str:
         """Return the store's directory for a worker that can map what is in it; empty for any other."""
@@ -49,6 +47,7 @@ class ObjectStore:
                 self._memory = ""  # there will be none at the next try either
                 return ""
             self._shared = SharedBuffers(self._store)
+            self.open = True
         return str(self._store.directory)
 
     def keep(self, payload: Payload, name: str) -> Payload:
@@ -80,16 +79,12 @@ class ObjectStore:
         """Directory of the store; None without one."""
         return None if self._store is None else self._store.directory
 
-    @property
-    def open(self) -> bool:
-        """True if there is a store."""
-        return self._store is not None
-
     def close(self) -> None:
         """Remove the store with all that was not taken."""
         if self._store is not None:
             self._store.remove()
             self._store = self._shared = None
+            self.open = False
 
 
 def with_buffers(parcel: Parcel) -> Parcel:

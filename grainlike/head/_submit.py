@@ -236,10 +236,7 @@ class JobFactory:
 
     def live(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
         """Return those of the jobs that were not cancelled while the others were packed, with their functions."""
-        live = self._state.jobs
-        if all(map(live.__contains__, jobs)):
-            return jobs, fns
-        rows = [row for row, job in enumerate(jobs) if job in live]
+        rows = [row for row, job in enumerate(jobs) if job in self._state.jobs]
         return [jobs[row] for row in rows], [fns[row] for row in rows]
 
     def ages(self, jobs: list[int]) -> list[int]:

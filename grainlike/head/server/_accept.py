@@ -137,13 +137,6 @@ class Acceptor:
         self.head.suspect(worker, why, broke=broke)
         self.clients.workers_changed()
 
-    def hear(self, worker: WorkerConnection, frames: list[Frame]) -> None:
-        """Take one read of a worker's link, which is a sign of life."""
-        doubted = worker.suspect
-        self.head.hear(worker, frames)
-        if doubted:
-            self.clients.workers_changed()
-
     def give_up(self, connection: WorkerConnection | ClientConnection, reason: str) -> None:
         """Give up a peer for good: a worker's jobs are tried elsewhere, a client's are cancelled."""
         self.sent_before.pop(connection.number, None)
@@ -233,7 +226,10 @@ class ConnectionHandler:
         if connection is not None and connection.link is not self._link:
             return  # what it says here, it says again on its new link
         if self._peer is not None:
-            self._acceptor.hear(self._peer, frames)
+            doubted = self._peer.suspect
+            self._acceptor.head.hear(self._peer, frames)
+            if doubted:
+                self._acceptor.clients.workers_changed()
         elif self._connection is not None:
             self._acceptor.clients.hear(self._connection, frames)
         self._acceptor.settled()

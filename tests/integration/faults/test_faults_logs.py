@@ -396,7 +396,7 @@ async def test_iterations_that_are_left_leave_nothing_and_change_nothing(opened,
         iteration = executor.logs(r_)
         await anext(iteration)
         await iteration.aclose()
-        assert not executor._service.head.logs
+        assert not executor._service.head.logs.listeners
         (await gate.arrival()).release()
         assert await r_ == 3
 
