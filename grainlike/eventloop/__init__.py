@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         spawn_detached,
     )
     from grainlike.eventloop._rhythm import LOOP_POLL_S, RUNNER_POLL_S, Rhythm
-    from grainlike.eventloop._wakeup import Alarm, Wakeup, loop_options, new_wakeup, on_asyncio, polling_of
+    from grainlike.eventloop._wakeup import Alarm, LoopRhythm, Wakeup, loop_options, new_wakeup, on_asyncio, polling_of
 
 __all__ = [
     "LOOP_POLL_S",
@@ -33,6 +33,7 @@ __all__ = [
     "Changes",
     "EventLoopId",
     "Lifespan",
+    "LoopRhythm",
     "RepeatedCancellation",
     "Rhythm",
     "Wakeup",
@@ -69,6 +70,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Lifespan": "_lifespan",
             "EventLoopId": "_loop_id",
             "RepeatedCancellation": "_cancellation",
+            "LoopRhythm": "_wakeup",
             "Rhythm": "_rhythm",
             "LOOP_POLL_S": "_rhythm",
             "RUNNER_POLL_S": "_rhythm",

@@ -7,7 +7,6 @@ both sides some 20 µs: of a round trip between three processes a quarter of the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 __all__ = ["LOOP_POLL_S", "RUNNER_POLL_S", "Rhythm"]
 
@@ -28,28 +27,23 @@ _WEIGHT = 0.25
 """Weight of the last wait in the average."""
 
 
-def _sleep(until: float) -> None:
-    """Do nothing: what waits sees to its polling itself."""
-
-
 class Rhythm:
     """Average of the waits on one link for what comes next, the last ones most.
 
     A wait is from the last message, ours or theirs, to the next of theirs. It is polled through, for `brief_s` seconds
-    at most, while the average is less. `poll` is kept for who uses it, beside the rhythm.
+    at most, while the average is less.
 
     Example::
 
         until = rhythm.begin()      # something was sent
         until = rhythm.next()       # something came, and more may come
         if until:
-            rhythm.poll(until)
+            polling.poll(until)
     """
 
-    __slots__ = ("_average", "_brief_s", "_since", "poll")
+    __slots__ = ("_average", "_brief_s", "_since")
 
-    def __init__(self, brief_s: float, poll: Callable[[float], object] = _sleep) -> None:
-        self.poll = poll
+    def __init__(self, brief_s: float) -> None:
         self._average = _LONG_S
         self._brief_s = brief_s
         self._since = 0.0

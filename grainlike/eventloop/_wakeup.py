@@ -20,9 +20,12 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.lowlevel
 
+from grainlike.eventloop._rhythm import Rhythm
+
 __all__ = [
     "Alarm",
     "BriefPolling",
+    "LoopRhythm",
     "Wakeup",
     "loop_options",
     "new_wakeup",
@@ -75,7 +78,7 @@ def new_wakeup() -> Callable[[], Wakeup]:
         node.waiters = [arrived.set]
         await arrived.wait()
     """
-    # With the loop's own factory: to ask which loop runs is a system call before Python 3.12.
+    # With the loop's own factory: see `BriefPolling`.
     return partial(_Future, asyncio.get_running_loop().create_future) if on_asyncio() else anyio.Event
 
 
@@ -152,13 +155,25 @@ class BriefPolling:
         self._until = until
         if not self._polls:
             self._polls = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._turn, loop)
 
-    def _turn(self) -> None:
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The loop comes along: to ask which one runs is a system call before Python 3.12.
         self._polls = time.monotonic() < self._until
         if self._polls:
             os.sched_yield()  # others with work for this processor go first: it may be the one that is waited for
-            asyncio.get_running_loop().call_soon(self._turn)
+            loop.call_soon(self._turn, loop)
+
+
+class LoopRhythm(Rhythm):
+    """Rhythm of a link in an event loop, with the polling of that loop."""
+
+    __slots__ = ("polling",)
+
+    def __init__(self, brief_s: float, polling: BriefPolling) -> None:
+        super().__init__(brief_s)
+        self.polling = polling
 
 
 _polling: WeakKeyDictionary[asyncio.AbstractEventLoop, BriefPolling] = WeakKeyDictionary()

@@ -8,7 +8,7 @@ from typing import cast
 
 import anyio
 
-from grainlike.eventloop import LOOP_POLL_S, Rhythm, fairness_of, polling_of
+from grainlike.eventloop import LOOP_POLL_S, LoopRhythm, fairness_of, polling_of
 from grainlike.net._byte_link import READ_SIZE, ByteLink, ReadBuffer
 from grainlike.net._link import OnFrames
 from grainlike.net._tls import TlsSession
@@ -71,7 +71,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._fairness = fairness_of(self._loop)
         self._gathering = _Gathering()
         # The polling is kept there: with 30 attributes, those of a link take a kilobyte more.
-        self._rhythm = Rhythm(LOOP_POLL_S, polling_of(self._loop).poll)
+        self._rhythm = LoopRhythm(LOOP_POLL_S, polling_of(self._loop))
         self._cost = 0.0
         """Seconds that a read takes, as they do of late."""
         self._portion = READ_SIZE
@@ -141,7 +141,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         until = self._rhythm.next()
         if until:
-            self._rhythm.poll(until)
+            self._rhythm.polling.poll(until)
         self._row += 1
         if self._row >= _ROW:
             self._moderate(nbytes)
@@ -311,7 +311,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
                 transport.write(data if self._tls is None else self._tls.seal(data))
                 until = self._rhythm.begin()
                 if until:
-                    self._rhythm.poll(until)
+                    self._rhythm.polling.poll(until)
                 again = True
                 if outbox.more or self._full:
                     continue
