@@ -2,7 +2,8 @@
 or unpickles user code.
 
 One loop, all of it synchronous but the waiting: a batch of frames from the head or a runner goes in, the scheduler
-answers, runners are served first, and then one report tells the head of everything at once.
+answers, and one report tells the head of everything at once. It leaves before the leases that it tells of; only after
+the frames of a runner leases go first, for that one waits for the next.
 """
 
 from __future__ import annotations
