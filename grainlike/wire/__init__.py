@@ -10,51 +10,11 @@ Payloads (arguments, results, functions) are opaque bytes here: `payload` makes 
 `scheduler` decides which messages are sent.
 """
 
-from grainlike.wire._connection import (
-    HEARTBEAT_S,
-    LOST_S,
-    SUSPECT_S,
-    Ack,
-    Beat,
-    Goodbye,
-    Hello,
-    Refused,
-    Welcome,
-)
-from grainlike.wire._data import (
-    Busy,
-    DataMessage,
-    DataSetup,
-    Gone,
-    Here,
-    PullInto,
-    Received,
-    Want,
-    encode_data,
-    read_data,
-)
-from grainlike.wire._fleet import (
-    AskBlockFile,
-    AskDown,
-    AskEndBlock,
-    AskFleet,
-    AskPause,
-    AskScale,
-    AskUp,
-    BlockFileIs,
-    BlockRow,
-    FleetIs,
-    LaunchRefused,
-    PoolRow,
-    UpIs,
-)
-from grainlike.wire._flows import (
-    Credit,
-    Follow,
-    Items,
-    Output,
-    OutputStream,
-)
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
+from grainlike.wire._base import Message
+from grainlike.wire._flows import Credit, Follow, Items, Output, OutputStream
 from grainlike.wire._frames import (
     FROM_CLIENT,
     FROM_UNAUTHENTICATED,
@@ -66,44 +26,8 @@ from grainlike.wire._frames import (
     encode_frame,
     new_frame,
 )
-from grainlike.wire._handshake import (
-    PROTOCOL,
-    AcceptingHandshake,
-    ConnectingHandshake,
-    Software,
-    check_software,
-)
-from grainlike.wire._history import (
-    KEPT_JOBS,
-    OUTCOMES,
-    PATTERN_CHARS,
-    AskHistory,
-    EndedAttempt,
-    EndedJob,
-    HistoryIs,
-    ReceiptRow,
-    checked_pattern,
-)
-from grainlike.wire._large import (
-    EMPTY_GAP,
-    Buffer,
-    gap_with,
-)
-from grainlike.wire._live import (
-    LEAST_EVERY_S,
-    AskLimits,
-    AskLive,
-    AskQueue,
-    LimitRow,
-    LimitsAre,
-    LiveIs,
-    QueueIs,
-    QueueRow,
-    RunningRow,
-)
+from grainlike.wire._large import EMPTY_GAP, Buffer, gap_with
 from grainlike.wire._logged import RECORD_BYTES, ClientRecords, LoggedRecords
-from grainlike.wire._messages import Message
-from grainlike.wire._metrics import AskMetrics, MetricsAre, WorkerUse
 from grainlike.wire._nested import (
     AskOutcome,
     OutcomeIs,
@@ -142,51 +66,6 @@ from grainlike.wire._payloads import (
     unpack_parcels,
     weight_of,
 )
-from grainlike.wire._questions import (
-    MOST_NAMES,
-    MOST_ROWS,
-    Answer,
-    AskCancel,
-    AskDepart,
-    AskHead,
-    AskJob,
-    AskJobs,
-    AskLogs,
-    AskNamed,
-    AskReport,
-    AskSessions,
-    AskStop,
-    AskTrace,
-    AskWanted,
-    AskWorkers,
-    Began,
-    Done,
-    EndSessions,
-    Enough,
-    Forget,
-    HeadIs,
-    ImportsFrom,
-    JobIs,
-    JobsAre,
-    LogsAre,
-    Matched,
-    NamedAre,
-    NamedRow,
-    Notice,
-    Numbered,
-    Question,
-    ReportIs,
-    SessionIs,
-    SessionRow,
-    SessionsAre,
-    SpanRow,
-    StoresAre,
-    TraceIs,
-    Unable,
-    WantedIs,
-    Warned,
-    WorkersAre,
-)
 from grainlike.wire._reports import (
     Blocked,
     Code,
@@ -196,11 +75,8 @@ from grainlike.wire._reports import (
     Leaving,
     ReceiptSpec,
     Report,
-    Totals,
     Wait,
 )
-from grainlike.wire._resend_buffer import ResendBuffer
-from grainlike.wire._rows import JobRow, LostWorkerRow, WorkerRow
 from grainlike.wire._runners import (
     HALTS,
     Awaits,
@@ -243,7 +119,110 @@ from grainlike.wire._values import (
     ValuesAt,
     ValuesGone,
 )
-from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
+
+if TYPE_CHECKING:
+    from grainlike.wire._connection import HEARTBEAT_S, LOST_S, SUSPECT_S, Ack, Beat, Goodbye, Hello, Refused, Welcome
+    from grainlike.wire._data import (
+        Busy,
+        DataMessage,
+        DataSetup,
+        Gone,
+        Here,
+        PullInto,
+        Received,
+        Want,
+        encode_data,
+        read_data,
+    )
+    from grainlike.wire._fleet import (
+        AskBlockFile,
+        AskDown,
+        AskEndBlock,
+        AskFleet,
+        AskPause,
+        AskScale,
+        AskUp,
+        BlockFileIs,
+        BlockRow,
+        FleetIs,
+        LaunchRefused,
+        PoolRow,
+        UpIs,
+    )
+    from grainlike.wire._handshake import PROTOCOL, AcceptingHandshake, ConnectingHandshake, Software, check_software
+    from grainlike.wire._history import (
+        KEPT_JOBS,
+        OUTCOMES,
+        PATTERN_CHARS,
+        AskHistory,
+        EndedAttempt,
+        EndedJob,
+        HistoryIs,
+        ReceiptRow,
+        checked_pattern,
+    )
+    from grainlike.wire._live import (
+        LEAST_EVERY_S,
+        AskLimits,
+        AskLive,
+        AskQueue,
+        LimitRow,
+        LimitsAre,
+        LiveIs,
+        QueueIs,
+        QueueRow,
+        RunningRow,
+    )
+    from grainlike.wire._metrics import AskMetrics, MetricsAre, WorkerUse
+    from grainlike.wire._questions import (
+        MOST_NAMES,
+        MOST_ROWS,
+        Answer,
+        AskCancel,
+        AskDepart,
+        AskHead,
+        AskJob,
+        AskJobs,
+        AskLogs,
+        AskNamed,
+        AskReport,
+        AskSessions,
+        AskStop,
+        AskTrace,
+        AskWanted,
+        AskWorkers,
+        Began,
+        Done,
+        EndSessions,
+        Enough,
+        Forget,
+        HeadIs,
+        ImportsFrom,
+        JobIs,
+        JobsAre,
+        LogsAre,
+        Matched,
+        NamedAre,
+        NamedRow,
+        Notice,
+        Numbered,
+        Question,
+        ReportIs,
+        SessionIs,
+        SessionRow,
+        SessionsAre,
+        SpanRow,
+        StoresAre,
+        TraceIs,
+        Unable,
+        WantedIs,
+        Warned,
+        WorkersAre,
+    )
+    from grainlike.wire._resend_buffer import ResendBuffer
+    from grainlike.wire._rows import JobRow, LostWorkerRow, WorkerRow
+    from grainlike.wire._totals import Totals
+    from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
 __all__ = [
     "BATCH_BYTES",
@@ -458,3 +437,32 @@ __all__ = [
     "unpack_parcels",
     "weight_of",
 ]
+
+if not TYPE_CHECKING:  # else any name would be there
+    # No runner has a use for what clients ask, nor for handshakes: its keeper would start with 86 classes more.
+    _LATER = {
+        "_connection": "HEARTBEAT_S LOST_S SUSPECT_S Ack Beat Goodbye Hello Refused Welcome",
+        "_data": "Busy DataMessage DataSetup Gone Here PullInto Received Want encode_data read_data",
+        "_fleet": (
+            "AskBlockFile AskDown AskEndBlock AskFleet AskPause AskScale AskUp BlockFileIs BlockRow FleetIs "
+            "LaunchRefused PoolRow UpIs"
+        ),
+        "_handshake": "PROTOCOL AcceptingHandshake ConnectingHandshake Software check_software",
+        "_history": (
+            "KEPT_JOBS OUTCOMES PATTERN_CHARS AskHistory EndedAttempt EndedJob HistoryIs ReceiptRow checked_pattern"
+        ),
+        "_live": "LEAST_EVERY_S AskLimits AskLive AskQueue LimitRow LimitsAre LiveIs QueueIs QueueRow RunningRow",
+        "_metrics": "AskMetrics MetricsAre WorkerUse",
+        "_questions": (
+            "MOST_NAMES MOST_ROWS Answer AskCancel AskDepart AskHead AskJob AskJobs AskLogs AskNamed AskReport "
+            "AskSessions AskStop AskTrace AskWanted AskWorkers Began Done EndSessions Enough Forget HeadIs "
+            "ImportsFrom JobIs JobsAre LogsAre Matched NamedAre NamedRow Notice Numbered Question ReportIs SessionIs "
+            "SessionRow SessionsAre SpanRow StoresAre TraceIs Unable WantedIs Warned WorkersAre"
+        ),
+        "_resend_buffer": "ResendBuffer",
+        "_rows": "JobRow LostWorkerRow WorkerRow",
+        "_totals": "Totals",
+        "_window": "WINDOW_BYTES WINDOW_ITEMS Debt Window",
+    }
+    _MODULES = {name: module for module, names in _LATER.items() for name in names.split()}
+    __getattr__ = later(__name__, _MODULES)

@@ -21,13 +21,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
 
 from grainlike.errors import ProtocolError
+from grainlike.wire._base import DATA_TAGS, BaseMessage, Message
 from grainlike.wire._large import BLOCK, Buffer, LargeBuffer, blocks
-from grainlike.wire._messages import Message
 
 __all__ = [
     "FROM_CLIENT",
@@ -72,11 +72,20 @@ class _DecodersByTag(dict[int, Callable[[bytes], Message]]):
     """
 
     def __missing__(self, tag: int) -> Callable[[bytes], Message]:
-        for kind in get_args(Message):
-            if kind.__struct_config__.tag == tag:
-                self[tag] = msgspec.msgpack.Decoder(kind).decode
-                return self[tag]
-        return msgspec.msgpack.Decoder(Message).decode  # says what is wrong with it
+        kind = _kind_of(tag)
+        if kind is None:
+            # Of a module that nothing here has loaded, or of no kind: then this says what is wrong with it.
+            from grainlike.wire._messages import AnyMessage
+
+            return msgspec.msgpack.Decoder(AnyMessage).decode
+        self[tag] = msgspec.msgpack.Decoder(kind).decode
+        return self[tag]
+
+
+def _kind_of(tag: int) -> type[Message] | None:
+    """Return the class of messages with this tag, among those that are loaded."""
+    kinds = () if tag in DATA_TAGS else BaseMessage.__subclasses__()
+    return next((kind for kind in kinds if kind.__struct_config__.tag == tag), None)
 
 
 _decoders = _DecodersByTag()

@@ -23,8 +23,8 @@ from grainlike.errors import (
     SessionError,
     VersionMismatchError,
 )
+from grainlike.wire._base import Message
 from grainlike.wire._connection import Hello, Refused, Welcome
-from grainlike.wire._messages import Message
 
 __all__ = ["PROTOCOL", "AcceptingHandshake", "ConnectingHandshake", "Software", "check_software"]
 

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 from grainlike.wire._base import BaseMessage
-from grainlike.wire._reports import Totals
 from grainlike.wire._rows import BaseAnswer, WorkerRow
+from grainlike.wire._totals import Totals
 
 __all__ = [
     "LEAST_EVERY_S",

@@ -6,8 +6,8 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 from grainlike.wire._fleet import PoolRow
-from grainlike.wire._reports import Totals
 from grainlike.wire._rows import BaseAnswer
+from grainlike.wire._totals import Totals
 
 __all__ = ["AskMetrics", "MetricsAre", "WorkerUse"]
 

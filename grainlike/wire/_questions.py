@@ -29,8 +29,8 @@ from grainlike.wire._history import AskHistory, EndedJob, HistoryIs
 from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs, QueueIs
 from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
-from grainlike.wire._reports import Totals
 from grainlike.wire._rows import BaseAnswer, JobRow, LostWorkerRow, WorkerRow
+from grainlike.wire._totals import Totals
 
 __all__ = [
     "MOST_NAMES",

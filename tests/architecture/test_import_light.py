@@ -150,9 +150,29 @@ def test_the_keeper_whom_the_first_runner_waits_for_loads_no_event_loop() -> Non
     loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper._keeper")
     assert "grainlike_worker.runner.process._runner" in loaded
     assert loaded.isdisjoint(
-        {"anyio", "asyncio", "ssl", "subprocess", "dill", "cloudpickle", "shutil", "tempfile", "hashlib", "random"}
+        {
+            "anyio",
+            "asyncio",
+            "ssl",
+            "subprocess",
+            "dill",
+            "cloudpickle",
+            "shutil",
+            "tempfile",
+            "hashlib",
+            "random",
+            "json",
+        }
     )
     assert {module for module in loaded if module.startswith("grainlike.net.")} == {"grainlike.net._uplink"}
+    assert loaded.isdisjoint({f"grainlike.wire.{name}" for name in UNTOLD})
+
+
+UNTOLD = {
+    *("_connection", "_data", "_fleet", "_handshake", "_history", "_live", "_messages", "_metrics", "_questions"),
+    *("_resend_buffer", "_rows", "_window"),
+}
+"""Modules of messages that no runner is told, or tells."""
 
 
 SERVED = f"""

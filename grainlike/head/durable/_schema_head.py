@@ -110,7 +110,7 @@ Placement jobs._job.Placement: worker attempt earlier slots began ended used rec
     streamed again_at size recomputed
 Job jobs._job.Job: fn id node placement travels
 FirstOfChain jobs._job.FirstOfChain: fn id node placement travels _links _runs
-Totals wire._reports.Totals: succeeded failed skipped timed_out cancelled total_seconds run_seconds
+Totals wire._totals.Totals: succeeded failed skipped timed_out cancelled total_seconds run_seconds
     moved relayed sent fetched recomputed
 JobCounters jobs._job.JobCounters: succeeded failed skipped timed_out cancelled run_seconds opened
     recomputed sent

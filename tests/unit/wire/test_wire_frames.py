@@ -39,9 +39,9 @@ from grainlike.wire import (
     plain_column,
     unpack_parcels,
 )
-from grainlike.wire._base import BaseMessage
-from grainlike.wire._data import DataMessage
-from grainlike.wire._messages import Message
+from grainlike.wire._base import DATA_TAGS, BaseMessage
+from grainlike.wire._data import DataMessage, Gone
+from grainlike.wire._messages import AnyMessage
 
 LARGE = bytes(range(256)) * 1024
 BLOCK = 1024 * 1024
@@ -453,7 +453,30 @@ def test_the_union_of_messages_has_every_message_but_those_of_data_links():
         return {leaf for child in kind.__subclasses__() for leaf in leaves(child)} or {kind}
 
     here = {kind for kind in leaves(BaseMessage) if kind.__module__.startswith("grainlike.")}
-    assert here - set(typing.get_args(Message)) == set(typing.get_args(DataMessage))
+    assert here - set(typing.get_args(AnyMessage)) == set(typing.get_args(DataMessage))
+    assert {kind.__struct_config__.tag for kind in typing.get_args(DataMessage)} == set(DATA_TAGS)
+
+
+DECODED = """
+import sys
+from grainlike.wire import TRUSTED, FrameDecoder
+assert "grainlike.wire._questions" not in sys.modules
+for frame in FrameDecoder(TRUSTED).feed(sys.stdin.buffer.read()):
+    print(frame.message)
+"""
+
+
+def test_a_message_whose_class_nothing_has_loaded_yet_is_decoded():
+    """In a process of its own: here all classes are loaded."""
+    messages = [AskJobs(1, 2), Beat(1), AskJobs(3, 4)]
+    data = b"".join(map(flat, messages))
+    done = subprocess.run([sys.executable, "-c", DECODED], input=data, check=True, capture_output=True, timeout=LIMIT_S)
+    assert done.stdout.decode().splitlines() == [*map(str, messages)]
+
+
+def test_a_message_of_a_data_link_is_none_of_a_frame():
+    with pytest.raises(ProtocolError, match="not a message"):
+        FrameDecoder().feed(flat(Gone()))
 
 
 def test_an_answer_of_a_later_release_is_read_as_far_as_it_is_known():
