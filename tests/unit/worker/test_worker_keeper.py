@@ -15,7 +15,7 @@ from limits import LIMIT_S
 from waiting import until_blocking
 
 from grainlike_worker.daemon._keeper import KeeperClient
-from grainlike_worker.ipc._fork_requests import answer, take
+from grainlike_worker.ipc._fork_requests import SpawnRequest, answer, ask, take
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are keepers on Linux only")
 
@@ -91,3 +91,16 @@ def test_a_daemon_that_died_with_an_answer_unread_can_ask_no_more() -> None:
         answer(far)
         near.close()
         assert take(far) is None
+
+
+def test_names_that_are_no_text_reach_a_runner_as_they_are() -> None:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with near, far:
+        asked = SpawnRequest(["--own", ""], {"CAF\udce9": "\udcff", "EMPTY": ""}, "/caf\udce9", {"--fd": near.fileno()})
+        ask(near, asked, near)
+        request = take(far)
+    assert isinstance(request, tuple)
+    (*told, fds), status = request
+    status.close()
+    os.close(fds.pop("--fd"))
+    assert (told, fds) == ([*asked[:3]], {})

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from msgspec import msgpack
+
 __all__ = [
     "PING",
     "SpawnReply",
@@ -67,13 +69,10 @@ def ask(control: socket.socket, spawn_request: SpawnRequest, status: socket.sock
         BlockingIOError: the keeper has not taken what it was asked before.
         ConnectionError: it has ended.
     """
-    import json  # here, because an embedded worker starts sooner without
-
-    rest = {**spawn_request._asdict(), "fds": list(spawn_request.fds)}
     told = os.memfd_create("grainlike-birth")
     try:
-        # Not through a file object: only the bytes matter. Surrogates of names that are no text survive JSON's escapes.
-        os.write(told, json.dumps(rest).encode())
+        # Not through a file object: only the bytes matter.
+        os.write(told, _written(spawn_request))
         _send(control, _FORK, [told, status.fileno(), *spawn_request.fds.values()])
     finally:
         os.close(told)
@@ -121,8 +120,6 @@ def take(control: socket.socket) -> "tuple[SpawnRequest, socket.socket] | list[s
     """Return the next request and its status socket, or the connections to hold from now on, one or none, or `PING`;
     None when no process can ask any more. The descriptors are the caller's.
     """
-    import json
-
     try:
         data, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
     except ConnectionResetError:  # it died with answers unread, and the signal of that comes later
@@ -135,11 +132,25 @@ def take(control: socket.socket) -> "tuple[SpawnRequest, socket.socket] | list[s
         return [socket.socket(fileno=fd) for fd in fds]
     told, status, *rest = fds
     try:
-        known = json.loads(os.pread(told, os.fstat(told).st_size, 0))
+        known = os.pread(told, os.fstat(told).st_size, 0)
     finally:
         os.close(told)
-    known["fds"] = dict(zip(known["fds"], rest, strict=True))
-    return SpawnRequest(**known), socket.socket(fileno=status)
+    return _read(known, rest), socket.socket(fileno=status)
+
+
+def _written(spawn_request: SpawnRequest) -> bytes:
+    """Return a request without its descriptors: as bytes, for names of the system may be no text."""
+    arguments, environment, directory, fds = spawn_request
+    pairs = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+    place = None if directory is None else os.fsencode(directory)
+    return msgpack.encode((list(map(os.fsencode, arguments)), pairs, place, list(fds)))
+
+
+def _read(data: bytes, fds: Sequence[int]) -> SpawnRequest:
+    arguments, pairs, place, options = msgpack.decode(data)
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in pairs.items()}
+    directory = None if place is None else os.fsdecode(place)
+    return SpawnRequest(list(map(os.fsdecode, arguments)), environment, directory, dict(zip(options, fds, strict=True)))
 
 
 def send_reply(status: socket.socket, spawn_reply: SpawnReply) -> None:

@@ -11,7 +11,6 @@ stream in order, when nothing is left that could still run: then the head knows.
 """
 
 import gc
-import json  # noqa: F401 - the first request takes it
 import os
 import select
 import signal
