@@ -20,13 +20,11 @@ from grainlike.system import why_no_processes
 from grainlike.wire import Buffer, Message, StopReason
 from grainlike_worker.daemon._output import Show, Tap
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
-from grainlike_worker.runner.loop._output import EmbeddedOutput, hooked_streams
-from grainlike_worker.runner.loop._programs import programs_ended
-from grainlike_worker.runner.loop._runner import serve_shared
 
 if TYPE_CHECKING:
     from grainlike_worker.daemon._keeper import KeeperClient
     from grainlike_worker.daemon._spawn import RunnerProcess
+    from grainlike_worker.runner.loop._output import EmbeddedOutput
 
 __all__ = ["RunnerBody", "RunnerMaker", "Spawn", "processes", "runner_at_home", "runner_in_process"]
 
@@ -165,6 +163,11 @@ class _LoopRunner:
         """Do nothing: leases leave as all that is posted does."""
 
     async def run(self, on_frames: OnFrames) -> str:
+        # With the first: a daemon of its own has none, nor has a worker whose jobs are all plain functions.
+        from grainlike_worker.runner.loop._output import EmbeddedOutput, hooked_streams
+        from grainlike_worker.runner.loop._programs import programs_ended
+        from grainlike_worker.runner.loop._runner import serve_shared
+
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
         self._output = EmbeddedOutput(_threadsafe(self.drain), self._show)
         with hooked_streams():
