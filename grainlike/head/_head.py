@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import secrets
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,7 +120,7 @@ class Head:
         opened: float | None = None,
         object_store: ObjectStore | None = None,
     ) -> None:
-        scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
+        scheduler = HeadScheduler(closed=closed, seed=int.from_bytes(os.urandom(8), "little") if seed is None else seed)
         self.state: HeadState = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs: LogRouter = LogRouter(self._ask, self.state.next_listener)
         self.history: JobHistory = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_async)

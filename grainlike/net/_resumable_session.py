@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import get_args
 
 from grainlike.errors import ProtocolError
 from grainlike.net._byte_link import ByteLink
 from grainlike.wire import (
     Ack,
-    Answer,
     Beat,
     Buffer,
     ClientRecords,
     Frame,
     Goodbye,
     Message,
-    Notice,
     Pulled,
-    Question,
     ReplicaCredit,
     ReplicaPart,
     ResendBuffer,
@@ -26,16 +24,33 @@ from grainlike.wire import (
     encode_frame,
 )
 
-__all__ = ["ResumableSession"]
+__all__ = ["NUMBERED", "OF_THE_LINK", "PASSING", "ResumableSession", "way_of"]
 
-_PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
-"""Messages about a link, queries, and answers: they pass large values that are being sent."""
-
-_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords, Notice, SendReplica, ReplicaPart, ReplicaCredit, Pulled}
-"""Messages about a link and its ends, queries, answers, records of `logging` for clients, warnings that no journal has,
-and the bytes of replicas and how far they have come, which go on where they were: they are not numbered, and never
-resent.
+NUMBERED, OF_THE_LINK, PASSING = range(3)
+"""Ways of messages. Those about a link, queries, and answers pass large values that are being sent. They are about the
+link and its ends, and so are records of `logging` for clients, warnings that no journal has, and the bytes of replicas
+and how far they have come, which go on where they were: these are not numbered, and never resent. All others are.
 """
+
+_QUERIES = ("_fleet", "_history", "_live", "_metrics", "_nested", "_questions")
+"""Modules of the wire that have queries, answers, or warnings."""
+
+
+@cache
+def way_of(kind: type[Message]) -> int:
+    """Return the way of a kind of message; decided when the first comes or goes: no worker loads what clients ask."""
+    if kind in (Beat, Ack):
+        return PASSING
+    if kind in (Goodbye, ClientRecords, SendReplica, ReplicaPart, ReplicaCredit, Pulled):
+        return OF_THE_LINK
+    if kind.__module__.rpartition(".")[2] in _QUERIES:
+        from grainlike.wire import Answer, Notice, Question
+
+        if kind in (*get_args(Question), *get_args(Answer)):
+            return PASSING
+        if kind is Notice:
+            return OF_THE_LINK
+    return NUMBERED
 
 
 class ResumableSession:
@@ -78,10 +93,11 @@ class ResumableSession:
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a message, now or on the next link. The buffers must not change until it has been acknowledged."""
-        if type(message) in _OF_THE_LINK:
+        way = way_of(type(message))
+        if way != NUMBERED:
             if isinstance(message, Beat) and self.tells and self._transcript.untold:
                 self._link.interject(Ack(self._transcript.acknowledge()))
-            if type(message) in _PASSING:
+            if way == PASSING:
                 assert not buffers
                 self._link.interject(message)
             else:
@@ -111,7 +127,7 @@ class ResumableSession:
             elif isinstance(message, Goodbye):
                 self.over = message.reason
             else:
-                if type(message) not in _OF_THE_LINK:
+                if way_of(type(message)) == NUMBERED:
                     owes = transcript.came(_size(frame))
                 heard.append(frame)
         if owes and self.tells:

@@ -121,6 +121,15 @@ def test_a_worker_loads_nothing_of_the_side_of_a_head() -> None:
     ]
 
 
+def test_a_worker_loads_nothing_that_runs_coroutines_or_that_clients_ask() -> None:
+    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.__main__")
+    assert "grainlike_worker.daemon._runners" in loaded
+    assert "grainlike.net._resumable_session" in loaded
+    assert not [module for module in loaded if module.startswith("grainlike_worker.runner.loop")]
+    assert loaded.isdisjoint({f"grainlike.wire.{name}" for name in ("_fleet", "_history", "_live", "_questions")})
+    assert loaded.isdisjoint({"secrets", "hashlib"})
+
+
 PROCESSES = {
     "dill",  # this function is known by its name
     "grainlike.net._address",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import socket
 
 from grainlike.errors import ResourceSpecError
@@ -59,7 +58,7 @@ def introduction(
         python=platform.python_version(),
         serializers=serializer_versions(),
         name=name,
-        incarnation=secrets.token_hex(16),
+        incarnation=os.urandom(16).hex(),
         pid=os.getpid(),
         offer=str(offer),
         logical=list(logical_in(offer)),

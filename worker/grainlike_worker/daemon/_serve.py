@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from contextlib import closing
 from functools import partial
 
@@ -62,7 +62,7 @@ async def serve_daemon(
 
     warn_of_unknown_keep()
     scheduler = NodeScheduler(offer, topology())
-    key = secrets.token_bytes(16)
+    key = os.urandom(16)
     with (
         claimed_cgroups(move=True) as cgroups,
         closing(core_locks(name, offer)) as locks,
