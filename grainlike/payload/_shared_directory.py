@@ -84,10 +84,10 @@ class SharedDirectory:
         """Remove the directories in `home` of this user's processes that are gone."""
         with suppress(OSError), os.scandir(home) as entries:
             ours = (entry for entry in entries if entry.name.startswith(_PREFIX))
-            for path in [Path(entry) for entry in ours if entry.is_dir(follow_symlinks=False)]:
+            for entry in [entry for entry in ours if entry.is_dir(follow_symlinks=False)]:
                 with suppress(FileNotFoundError):  # another process has just removed it; others may be left
-                    if path.lstat().st_uid == os.getuid() and not _has_owner(path):
-                        _remove_all(path)
+                    if entry.stat(follow_symlinks=False).st_uid == os.getuid() and not _has_owner(entry.path):
+                        _remove_all(Path(entry))
 
     def remove(self) -> None:
         """Remove the directory with all its files. A second call changes nothing."""
@@ -267,12 +267,12 @@ def _remove_all(directory: Path) -> None:
         directory.rmdir()
 
 
-def _has_owner(directory: Path) -> bool:
+def _has_owner(directory: str) -> bool:
     """Return True if the process that made a directory lives. Its lock tells. Its number would not: containers can
     share this memory and number their processes separately.
     """
     try:
-        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = os.open(f"{directory}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return True  # the directory is being made or removed at this moment
     try:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 
 __all__ = ["MEMORY", "Cgroup", "own_cgroups"]
 
@@ -118,18 +119,32 @@ def own_cgroups(proc: str = "/proc/self", controller: str = "") -> Iterator[Cgro
         return
     with suppress(OSError):
         with open(f"{proc}/cgroup") as listed:  # noqa: PTH123
-            ours = dict(_paths(listed))
+            ours = listed.read()
         with open(f"{proc}/mountinfo") as mounts:  # noqa: PTH123
-            for line in mounts:
-                fields, _, source = line.rstrip("\n").partition(" - ")
-                kind, _, rest = source.partition(" ")
-                tree = _tree(kind, rest.rpartition(" ")[2], controller)
-                if tree in ours:
-                    root, place = map(_unescaped, fields.split()[3:5])
-                    # Of a container we may see a part that we are not in.
-                    if root == "/" or ours[tree] == root or ours[tree].startswith(f"{root}/"):
-                        below = ours[tree] if root == "/" else ours[tree][len(root) :]
-                        yield Cgroup(f"{place.rstrip('/')}{below}".rstrip("/") or "/")
+            yield from map(Cgroup, _shown(ours, mounts.read(), controller))
+
+
+@lru_cache(maxsize=8)  # a program that opens an executor asks a dozen times
+def _shown(ours: str, mounts: str, controller: str) -> tuple[str, ...]:
+    """Return the directories of a process's own cgroup, from its list of cgroups and that of mounts."""
+    paths = dict(_paths(_lines(ours)))
+    found: list[str] = []
+    for line in _lines(mounts):
+        fields, _, source = line.partition(" - ")
+        kind, _, rest = source.partition(" ")
+        tree = _tree(kind, rest.rpartition(" ")[2], controller)
+        if tree in paths:
+            root, place = map(_unescaped, fields.split(" ")[3:5])
+            # Of a container we may see a part that we are not in.
+            if root == "/" or paths[tree] == root or paths[tree].startswith(f"{root}/"):
+                below = paths[tree] if root == "/" else paths[tree][len(root) :]
+                found.append(f"{place.rstrip('/')}{below}".rstrip("/") or "/")
+    return tuple(found)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Iterate over the lines of a file of the kernel: in names of its, other ends of lines may stand."""
+    return filter(None, text.split("\n"))
 
 
 def _paths(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -137,7 +152,7 @@ def _paths(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     namespace are left out.
     """
     for line in lines:
-        _, controllers, path = line.rstrip("\n").split(":", 2)
+        _, controllers, path = line.split(":", 2)
         if not path.startswith("/..") and not path.endswith(" (deleted)"):
             yield from ((controller, path) for controller in controllers.split(","))
 

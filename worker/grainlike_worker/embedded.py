@@ -16,7 +16,7 @@ from grainlike_worker.daemon._daemon import _Daemon
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import memory_tier, open_keeper
 from grainlike_worker.daemon._output import Show
-from grainlike_worker.daemon._probe import offer_for, offered_devices, topology, warn_of_logical
+from grainlike_worker.daemon._probe import offer_for, offered_devices, own_topology, warn_of_logical
 from grainlike_worker.daemon._runners import processes, runner_at_home
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
@@ -30,7 +30,7 @@ __all__ = ["StoreOptions", "hooked_streams", "offer_for", "serve", "store_limits
 async def serve(link: Link, offer: Allocation, *, name: str, show: Show | None, limits: StoreLimits) -> None:
     """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
-    scheduler = NodeScheduler(offer, topology(), killable=False)
+    scheduler = NodeScheduler(offer, own_topology(), killable=False)
     rooms = open_replicas(limits, in_program=True)
     with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups) as keeper:

@@ -45,6 +45,15 @@ def test_a_process_finds_its_own_cgroup(cgroup: str, mounts: str, found: list[st
     assert [own.path for own in own_cgroups(str(tmp_path))] == found
 
 
+def test_a_process_that_is_moved_finds_its_cgroup_where_it_is_now(tmp_path: Path) -> None:
+    (tmp_path / "mountinfo").write_text(UNIFIED)
+    for place in ("/a", "/b", "/a"):
+        (tmp_path / "cgroup").write_text(f"0::{place}\n")
+        assert [own.path for own in own_cgroups(str(tmp_path))] == [f"/sys/fs/cgroup{place}"]
+    (tmp_path / "mountinfo").write_text(UNIFIED.replace("/sys/fs/cgroup", "/odd\x0bname"))
+    assert [own.path for own in own_cgroups(str(tmp_path))] == ["/odd\x0bname/a"]
+
+
 def test_where_there_is_no_proc_there_is_no_cgroup(tmp_path: Path) -> None:
     assert list(own_cgroups(str(tmp_path / "none"))) == []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grainlike.resources import NumaNode, Topology
-from grainlike_worker.daemon._probe import own_cores, topology
+from grainlike_worker.daemon._probe import own_cores, own_topology, topology
 
 TREE = {
     "sys/devices/system/node/node0/cpulist": "0-1,4-5",
@@ -39,3 +39,9 @@ def test_this_machine_has_the_cores_that_this_process_may_use():
     cores = [core for node in topology().nodes for core in node.cores]
     assert len(cores) == len({*cores})
     assert {*own_cores()} <= {*cores}
+
+
+def test_the_files_of_this_machine_are_read_once(monkeypatch):
+    own = own_topology()
+    monkeypatch.setattr("grainlike_worker.daemon._probe._read", None)
+    assert own_topology() is own

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import time
+from functools import cache
 from pathlib import Path
 
 from grainlike.resources import (
@@ -37,6 +38,7 @@ __all__ = [
     "offer_of_daemon",
     "offered_devices",
     "own_cores",
+    "own_topology",
     "topology",
     "warn_of_logical",
 ]
@@ -200,6 +202,12 @@ def offered_devices(offer: Allocation) -> Devices:
     if hidden:
         logger.warning("%s=%s does not show GPUs %s: given out, never seen", VISIBLE, os.environ[VISIBLE], hidden)
     return devices
+
+
+@cache
+def own_topology() -> Topology:
+    """Return the `topology` of this machine; its some twenty files are read once for each process."""
+    return topology()
 
 
 def topology(root: Path = Path("/")) -> Topology:

@@ -19,7 +19,7 @@ from grainlike_worker.daemon._data_process import OFF, open_data_process
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import memory_tier, open_keeper
 from grainlike_worker.daemon._output import show_all
-from grainlike_worker.daemon._probe import offered_devices, topology
+from grainlike_worker.daemon._probe import offered_devices, own_topology
 from grainlike_worker.daemon._runners import processes, runner_in_process
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
@@ -61,7 +61,7 @@ async def serve_daemon(
     from grainlike.net import ReconnectingLink  # an embedded worker needs none of what waits on sockets
 
     warn_of_unknown_keep()
-    scheduler = NodeScheduler(offer, topology())
+    scheduler = NodeScheduler(offer, own_topology())
     key = os.urandom(16)
     with (
         claimed_cgroups(move=True) as cgroups,
