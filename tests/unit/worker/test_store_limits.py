@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -132,6 +133,19 @@ def test_the_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(place, 12345, 12345)
     with pytest.raises(ResourceSpecError, match="belongs to user id 12345"):
         store_limits(StoreOptions(scratch=place), OFFER)
+
+
+def test_a_disk_without_room_for_a_file_is_refused_and_left_as_it_was(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ResourceSpecError, match=r"may not be written to: No space left"):
+        store_limits(StoreOptions(scratch=disk), OFFER)
+    assert store_limits(StoreOptions(), OFFER).place != disk
+    assert list(disk.iterdir()) == []
 
 
 def test_without_a_disk_a_limit_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,10 +125,17 @@ def _checked_place(asked: str | os.PathLike[str]) -> Path:
 
 
 def _try(place: Path) -> None:
-    """Make a directory, and remove it: a file server, or the kernel, may refuse what the rights allow."""
+    """Write a file, and remove it: a file server, or the kernel, may refuse what the rights allow, or have no room.
+
+    No directory: to remove one takes some milliseconds on the usual file systems.
+    """
     mine = place / f".grainlike-{os.urandom(8).hex()}"
-    mine.mkdir(mode=0o700)
-    mine.rmdir()
+    fd = os.open(mine, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, b"x")
+    finally:
+        os.close(fd)
+        mine.unlink()
 
 
 def _why_not(place: Path) -> str:
