@@ -1,8 +1,9 @@
 """Arguments and values as bytes: by pickle protocol 5, and by cloudpickle if pickle fails."""
 
 import pickle
+import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 from grainlike._memory import copied
@@ -57,6 +58,12 @@ _PLAIN_OR_TUPLE = _PLAIN | {tuple}
 _dumps = pickle.dumps
 _loads = pickle.loads
 
+# The stream of a call with one whole number of 32 bits, as very many are. It is a pickle without what a pickler adds
+# for larger ones, a frame and three entries of its memo: half as long, and read in two thirds of the time.
+_BOUND = 1 << 31
+_HEAD, _END = b"\x80\x05J", b"\x85}\x86."
+_pack_number = struct.Struct("<3si4s").pack
+
 
 def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, what: str) -> Payload:
     """Return the bytes of a call's arguments; buffers from 8 KiB on stay outside, uncopied. `what` names the function.
@@ -83,7 +90,13 @@ def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
     >>> load_arguments(Payload(dump_plain_arguments((1, "a"))))
     ((1, 'a'), {})
     """
-    return _dumps((args, {}), 5) if _PLAIN.issuperset(map(type, args)) or _are_plain(args) else None
+    return _stream(args) if _PLAIN.issuperset(map(type, args)) or _are_plain(args) else None
+
+
+def _stream(args: tuple[Any, ...]) -> bytes:
+    if len(args) == 1 and type(args[0]) is int and -_BOUND <= args[0] < _BOUND:
+        return _pack_number(_HEAD, args[0], _END)
+    return _dumps((args, {}), 5)
 
 
 def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | None:
@@ -92,9 +105,15 @@ def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | Non
     >>> dump_plain_columns([(1,), (2,)]) == [dump_plain_arguments((1,)), dump_plain_arguments((2,))]
     True
     """
-    if not _are_plain([*chain.from_iterable(calls)]):
+    items: list[Any] = [*chain.from_iterable(calls)]
+    if not _are_plain(items):
         return None
-    return [_dumps((args, {}), 5) for args in calls]
+    kinds, counts = set(map(type, items)), set(map(len, calls))
+    if int not in kinds or 1 not in counts:
+        return [_dumps((args, {}), 5) for args in calls]
+    if len(kinds) == len(counts) == 1 and min(items) >= -_BOUND and max(items) < _BOUND:
+        return list(map(_pack_number, repeat(_HEAD), items, repeat(_END)))
+    return list(map(_stream, calls))
 
 
 def _are_plain(items: Collection[object]) -> bool:

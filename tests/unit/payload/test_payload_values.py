@@ -31,6 +31,7 @@ from grainlike.payload import (
     load_arguments,
     load_arguments_after,
     load_value,
+    plain_arguments,
 )
 
 
@@ -405,6 +406,21 @@ def test_plain_arguments_are_a_stream_alone_and_no_others_are() -> None:
     for other in ([1], 1j, type("Text", (str,), {})("a"), print, ([1],), ((1, (2,)),), (print,), Named(1)):
         assert dump_plain_arguments((1, other)) is None
         assert dump_plain_columns([(1,), ((1, 2), other)]) is None
+
+
+WHOLE = (0, -1, 7, 2**31 - 1, -(2**31))
+OTHERS = (2**31, -(2**31) - 1, True, 0.5, "a", None)
+
+
+@pytest.mark.parametrize("values", [WHOLE, (*WHOLE, *OTHERS), OTHERS])
+def test_streams_of_whole_numbers_are_short_pickles_like_those_of_others(values: tuple) -> None:
+    calls = [(value,) for value in values]
+    streams = dump_plain_columns(calls)
+    assert streams == [dump_plain_arguments(args) for args in calls]
+    assert all(len(stream) == 11 for value, stream in zip(values, streams, strict=True) if value in WHOLE[2:])
+    for args, stream in zip(calls, streams, strict=True):
+        found = [pickle.loads(stream), load_arguments(Payload(stream)), plain_arguments(stream)]
+        assert repr(found) == repr([(args, {})] * 3)  # `True` and 1 are equal
 
 
 @pytest.mark.parametrize("args", [(PREVIOUS,), (1, PREVIOUS), ([2], PREVIOUS, "a")])
