@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import astuple, replace
+
 from grainlike.errors import StoreFullError, UnsatisfiableError, ValueLostError, WorkerLostError
 from grainlike.graph import State
 from grainlike.head._attempts import AttemptEnds
@@ -259,9 +261,12 @@ class ActionExecutor:
             nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
             peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
         jobs = list(map(self._state.jobs.__getitem__, action.jobs))
+        placement = Placement(peer.name, action.attempts[0])
         for job, attempt in zip(jobs, action.attempts, strict=True):
             if job.placement is None:  # `assigned` without its call: most jobs are sent to one worker, once
-                job.placement = Placement(peer.name, attempt)
+                if placement.attempt != attempt:
+                    placement = Placement(peer.name, attempt)
+                job.placement = placement
             else:
                 job.assigned(peer.name, attempt)
         # One column of bytes for most batches: through `_assign_in_parts` a no-op job costs 10.9 Python and 36.5 C
@@ -303,11 +308,17 @@ class ActionExecutor:
         start = action.start
         began: list[Job] = []
         slots, at = start.allocation, start.at + skew
+        assigned: Placement | None = None
+        placement: Placement | None = None
         for job in map(self._state.jobs.get, map(start.jobs.__getitem__, action.rows)):
             if job is not None:
-                placement, node = job.placement, job.node
-                assert placement is not None
-                placement.slots, placement.began = slots, at
+                node = job.node
+                if placement is None or job.placement is not assigned:
+                    before, assigned = assigned, job.placement
+                    assert assigned is not None
+                    if before is None or placement is None or astuple(before) != astuple(assigned):
+                        placement = replace(assigned, slots=slots, began=at)
+                job.placement = placement
                 if node is not None:
                     node.state = _RUNNING
                 else:
@@ -323,12 +334,12 @@ class ActionExecutor:
         """Record the slots of jobs that asked for less memory than their lease has."""
         for number, attempt, slots in slots_of(start):
             job = self._state.jobs.get(number)
-            if job is not None and job.placement is not None and job.attempt == attempt:
-                job.placement.slots = slots
+            if job is not None and job.attempt == attempt and (placement := job.own_placement()) is not None:
+                placement.slots = slots
 
     def _moved(self, action: JobsMoved) -> None:
         """Record the slots of a job that goes on, on other ones than before."""
-        placement = self._state.jobs[action.job].placement
+        placement = self._state.jobs[action.job].own_placement()
         assert placement is not None
         placement.slots = action.allocation
 

@@ -474,8 +474,8 @@ class Head:
             self.logs.hear(peer, output)
             return
         job = self.state.jobs.get(output.job)
-        if job is not None and job.placement is not None and job.placement.attempt == output.attempt:
-            job.placement.last_words = last_words(output)
+        if job is not None and job.attempt == output.attempt and (placement := job.own_placement()) is not None:
+            placement.last_words = last_words(output)
 
     def _report(self, peer: WorkerConnection, report: Report, buffers: Sequence[Buffer]) -> None:
         peer.skew = skew = peer.skew_by(self._now() - report.sent_at, monotonic=self._now is time.monotonic)

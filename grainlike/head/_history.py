@@ -41,7 +41,7 @@ from grainlike.history import (
 from grainlike.jobs import Job, Placement
 from grainlike.resources import MEMORY, Request
 from grainlike.scheduler import JobsSubmitted
-from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedAttempt, EndedJob, HistoryIs
+from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedAttempt, EndedJob, HistoryIs, ReceiptSpec
 
 if TYPE_CHECKING:
     from grainlike.graph import Node
@@ -78,7 +78,7 @@ _Places = dict[int, tuple[int, Entry, int]]
 """By the number of a job: its place among all that ended, its entry, and its row there."""
 
 _GOOD = "succeeded"
-_FN, _NAME, _SLOTS, _RECEIPT = map(attrgetter, ("fn", "function.name", "placement.slots", "placement.receipt"))
+_FN, _NAME, _SLOTS = map(attrgetter, ("fn", "function.name", "placement.slots"))
 
 
 def calendar_ahead() -> float:
@@ -198,10 +198,16 @@ class JobHistory:
         self._joined.pop(worker, None)
 
     def succeeded(
-        self, worker: str, skew: float, jobs: Sequence[Job], nodes: Sequence[Node], completed: Completed
+        self,
+        worker: str,
+        skew: float,
+        jobs: Sequence[Job],
+        nodes: Sequence[Node],
+        completed: Completed,
+        receipt: ReceiptSpec | None,
     ) -> None:
         """Keep a batch of this program's own jobs, all of which gave values: the first of a worker's message. `nodes`
-        are theirs.
+        and `receipt` are theirs.
         """
         # Without a call of ours for each job, and with few for each batch: it may be of one.
         count = len(jobs)
@@ -218,7 +224,7 @@ class JobHistory:
         told = self._texts.get(id(request))
         if told is None or told[0] is not request:
             told = self._text_of(request)
-        receipt, known = _RECEIPT(jobs[0]), 0
+        known = 0
         if receipt is not None:
             known = self._receipts.numbers.get(pack(limits_of(receipt))) or self._receipts.add(receipt)
         entry = Entry(

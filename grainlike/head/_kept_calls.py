@@ -45,7 +45,7 @@ class RevivedJob(Job):
 
     def ends(self, *, good: bool) -> None:
         """Copy the facts of this run to the record of the first run."""
-        placement, before = self.placement, self.former.placement
+        placement, before = self.own_placement(), self.former.placement
         if good and not self.reads_copy and placement is not None and before is not None:
             placement.recomputed = before.recomputed + 1
             placement.size = before.size

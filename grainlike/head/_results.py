@@ -6,8 +6,9 @@ Items of streams that come from workers, and the credit that goes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from grainlike.graph import StreamNode
@@ -28,6 +29,7 @@ from grainlike.jobs import (
     OutcomeListener,
     Placement,
     close_all,
+    ended_placements,
     outcomes_of,
 )
 from grainlike.payload import STAY_BYTES, Payload, load_plain_values, load_value, told_of_error
@@ -98,28 +100,31 @@ class ResultHandler:
         ended = list(filter(None, map(jobs.get, numbers)))
         if len(ended) < len(numbers) or set(map(type, ended)) != {Job}:
             return 0
+        shared = ended[0].placement
+        assert shared is not None
         values = load_plain_values(completed.data)
         del ended[len(values) :]
         receipt = peer.receipts.get(completed.lease)
-        sizes = map(len, completed.data)
-        columns = zip(ended, completed.begun, completed.wall, completed.cpu, completed.rss, sizes, strict=False)
-        for job, begun, wall, cpu, rss, size in columns:
-            node, placement = job.node, job.placement
+        nodes: list[Node] = []
+        for job in ended:
+            node = job.node
             assert node is not None
-            assert placement is not None
-            if node.finished:
-                continue  # what a value is rebuilt by may cancel others, which are closed and kept then
-            del jobs[job.id]
-            placement.used = (wall, cpu, rss)
-            placement.size = size
-            placement.receipt = receipt
-            placement.began = began = begun + skew
-            placement.ended = began + wall
-        count, nodes = len(ended), [job.node for job in ended if job.node is not None and not job.node.finished]
-        if len(nodes) == count:
-            if nodes:
-                self._history.succeeded(peer.name, skew, ended, nodes, completed)
-        else:
+            if not node.finished:  # what a value is rebuilt by may cancel others, which are closed and kept then
+                del jobs[job.id]
+                nodes.append(node)
+        count = len(ended)
+        if len(nodes) == count and nodes:
+            self._history.succeeded(peer.name, skew, ended, nodes, completed, receipt)
+        left: Container[int] = () if len(nodes) == count else jobs
+        placements = repeat(None) if count == 1 else ended_placements(shared, completed, skew, receipt)
+        for row, (job, placement) in enumerate(zip(ended, placements, strict=False)):
+            if job.id in left:
+                continue
+            if placement is not None and job.placement is shared:  # as of all that began together
+                job.placement = placement
+            else:
+                job.ended_in(completed, row, skew, receipt)
+        if len(nodes) < count:
             values = [value for job, value in zip(ended, values, strict=True) if job.id not in jobs]
             ended = [job for job in ended if job.id not in jobs]
             for job in ended:
@@ -149,7 +154,7 @@ class ResultHandler:
                 continue
             node = job.node
             wall = walls[row]
-            placement = job.placement
+            placement = job.own_placement()
             assert placement is not None
             placement.used = (wall, completed.cpu[row], completed.rss[row])
             placement.receipt = receipt
@@ -323,7 +328,7 @@ class ResultHandler:
             numbers = [job.id for job in links]
             completed = Completed(0, numbers, attempts, [], begun, wall, cpu, rss, data, [], 0.0)
             settled, kept = links[: len(values)], wanted[: len(values)]
-            self._history.succeeded(whole.worker or "", skew, settled, kept, completed)
+            self._history.succeeded(whole.worker or "", skew, settled, kept, completed, whole.receipt)
             self._outcomes.all_succeeded(kept, values)
         return len(values)
 
@@ -415,6 +420,9 @@ def take_items(peer: WorkerConnection, job: Job | None, message: Items, buffers:
     if job is None or placement is None or (placement.worker, placement.attempt) != (peer.name, message.attempt):
         return False
     first = not placement.streamed
+    if first:
+        placement = job.own_placement()
+        assert placement is not None
     if isinstance(job, RelayedJob):
         if job.window is None:
             return False

@@ -47,7 +47,7 @@ class StalledJobs:
 
     def _hear_blocked(self, peer: WorkerConnection, message: Blocked) -> None:
         job = self._state.jobs.get(message.job)
-        placement = None if job is None else job.placement
+        placement = None if job is None else job.own_placement()
         if job is None or placement is None or placement.worker != peer.name:
             return
         name = job.node.function.name if job.node is not None else "a job"

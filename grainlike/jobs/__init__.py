@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from grainlike.jobs._answers import LogLine, ended_jobs
     from grainlike.jobs._call_graph import CallGraph, GraphCall
     from grainlike.jobs._chains import CHAIN_MOST, LinkOutcome, chained_after, follower_of, outcomes_of
+    from grainlike.jobs._ended import ended_placements
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed, start_of
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import (
@@ -72,6 +73,7 @@ __all__ = [
     "chained_after",
     "close_all",
     "ended_jobs",
+    "ended_placements",
     "explanation_of",
     "follower_of",
     "is_big",
@@ -132,6 +134,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "allocation_of": "_slots",
             "close_all": "_job",
             "ended_jobs": "_answers",
+            "ended_placements": "_ended",
             "explanation_of": "_rows",
             "job_is": "_rows",
             "note_of": "_job",

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from grainlike.graph import Record, RunsIn, State
 from grainlike.jobs._slots import allocation_of
 from grainlike.payload import MARK, drop, dump_arguments, load_arguments, plain_arguments
 from grainlike.resources import shown_amounts
-from grainlike.wire import Parcel, ReceiptSpec, Totals
+from grainlike.wire import Completed, Parcel, ReceiptSpec, Totals
 
 if TYPE_CHECKING:
     from grainlike.graph import Node
@@ -46,7 +47,8 @@ def note_of(name: str, job: int, worker: str | None, slots: object, attempt: int
 class Placement(msgspec.Struct, eq=False, gc=False):
     """State of a job since it was assigned to a worker: a queued one has none, for many jobs may queue.
 
-    It refers to nothing that could refer to it, so the collector does not look at it.
+    It refers to nothing that could refer to it, so the collector does not look at it. Jobs that were assigned together,
+    or began in one lease, share one until they end: who changes what is said of one job takes `Job.own_placement`.
     """
 
     worker: str | None
@@ -71,6 +73,10 @@ class Placement(msgspec.Struct, eq=False, gc=False):
     """Bytes of its value, once it has one."""
     recomputed: int = 0
     """Number of times that it ran again because its value was lost."""
+
+    def own(self) -> Placement:
+        """Return a copy, to be changed for one job."""
+        return replace(self)
 
 
 class Job(Record):
@@ -122,9 +128,23 @@ class Job(Record):
         self._pend()
         return placement
 
+    def own_placement(self) -> Placement | None:
+        """Return its placement, to be changed: a copy takes the place of one that other jobs may share."""
+        placement = self.placement
+        if placement is not None:
+            self.placement = placement.own()
+        return self.placement
+
+    def ended_in(self, completed: Completed, row: int, skew: float, receipt: ReceiptSpec | None) -> None:
+        """Record an end that a row of a message from its worker tells of, whose clock is `skew` behind ours."""
+        assert self.placement is not None
+        began, wall = completed.begun[row] + skew, completed.wall[row]
+        used, size = (wall, completed.cpu[row], completed.rss[row]), len(completed.data[row])
+        self.placement = replace(self.placement, began=began, ended=began + wall, used=used, size=size, receipt=receipt)
+
     def made_again(self, times: int, attempt: int, worker: str | None) -> None:
         """Record that its value was made again; what this attempt was given, and used, is not known here."""
-        placement = self.placement
+        placement = self.own_placement()
         if placement is not None:
             again = worker or placement.worker, attempt
             if again != (placement.worker, placement.attempt):
@@ -136,7 +156,7 @@ class Job(Record):
         """Record that its attempt is over, and it is back in the queue; or will be in so many seconds, and may begin
         then.
         """
-        placement = self.placement
+        placement = self.own_placement()
         if placement is not None:
             placement.slots = placement.began = placement.ended = placement.blocks_since = None
             placement.again_at = None if seconds is None else time.monotonic() + seconds
@@ -155,7 +175,7 @@ class Job(Record):
 
     def stopped(self, now: float) -> None:
         """Record an end that its worker did not report: of its usage only the wall time is known."""
-        placement = self.placement
+        placement = self.own_placement()
         if placement is not None and placement.began is not None and placement.used is None:
             placement.ended, placement.used = now, (max(0.0, now - placement.began), 0.0, 0)
 

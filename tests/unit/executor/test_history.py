@@ -61,6 +61,7 @@ def batch(history, numbers, *, name="fit", begun=90.0, wall=2.0):
         jobs,
         [job.node for job in jobs],
         Completed(1, list(numbers), [1] * count, [0] * count, *rest, [], [], 0.0),
+        jobs[0].placement.receipt,
     )
 
 
@@ -175,6 +176,7 @@ def test_slots_of_a_batch_are_each_ones_own(history, slots, awaited):
         jobs,
         [job.node for job in jobs],
         Completed(1, [3, 1, 2], [1] * 3, [0] * 3, *rest, [], [], 0.0, awaited),
+        None,
     )
     assert [job.slots for job in reversed(page(history).jobs)] == [held or "" for held in slots]
     assert [history.find(number) is not None for number in range(5)] == [False, True, True, True, False]
