@@ -20,7 +20,11 @@ def pending_nodes(roots: Sequence[Node]) -> tuple[list[Node], list[Node]]:
     if len(roots) == 1 and not roots[0].deps:  # as most that are awaited one after another
         found = [] if roots[0].finished else [*roots]
         return (found, []) if roots[0].owner is None else ([], found)
-    found = [node for node in ordered(roots, past_owned=False) if not node.finished]
+    only = roots[0] if len(roots) == 1 and roots[0].owner is None else None
+    # Of calls that one root gathers, which need nothing themselves, each is there once: no set has to tell.
+    flat = only is not None and not any(map(_DEPS, only.deps))
+    every = (*only.deps, only) if only is not None and flat else ordered(roots, past_owned=False)
+    found = [node for node in every if not node.finished]
     bound = [node for node in found if node.owner is not None]
     return [node for node in found if node.owner is None] if bound else found, bound
 

@@ -178,6 +178,49 @@ def test_the_first_outcome_counts() -> None:
     assert (state(r_), node_of(r_).value) == (State.SUCCEEDED, 1)
 
 
+def test_values_that_come_together_are_settled_in_order_each_with_its_dependents() -> None:
+    bench, told = Bench(), []
+    a_, b_, c_ = job(1), job(2), job(3)
+    both_, last_, all_ = job(a_, b_), job(c_), gather(a_, b_, c_)
+    bench.start(both_, last_, all_)
+    nodes = [node_of(r_) for r_ in (a_, b_, c_)]
+    for age, node in zip((5, 4, 6), nodes, strict=True):
+        node.age = age
+    bench.engine.watch(nodes[1], lambda: told.append([node.finished for node in nodes]))
+    bench.engine.all_succeeded(nodes, [10, 20, 30])
+    bench.engine.pump()
+    assert told == [[True, True, False]]
+    assert bench.began(a_, b_, c_, both_, last_)
+    assert [node_of(r_).age for r_ in (both_, last_)] == [4, 6]
+    assert node_of(both_).arguments()[0] == (10, 20)
+    assert node_of(all_).value == [10, 20, 30]
+
+
+def test_one_who_hears_of_a_value_may_cancel_another_that_came_with_it() -> None:
+    bench, calls = Bench(), [job(i) for i in range(4)]
+    nodes = [node_of(r_) for r_ in calls]
+    bench.start(*calls)
+    bench.engine.watch(nodes[1], lambda: bench.engine.cancel([nodes[2]]))
+    bench.engine.all_succeeded(nodes, range(4))
+    bench.engine.pump()
+    assert [state(r_) for r_ in calls] == [State.SUCCEEDED, State.SUCCEEDED, State.CANCELLED, State.SUCCEEDED]
+    assert bench.engine.unfinished() == []
+
+
+def test_values_of_a_batch_for_which_a_slice_has_no_time_come_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, calls = Bench(), [job(i) for i in range(1000)]
+    everything_ = gather(calls)
+    bench.start(everything_)
+    monkeypatch.setattr("grainlike.engine._engine._SLICE_S", 0.0)
+    bench.engine.all_succeeded([node_of(r_) for r_ in calls], range(1000))
+    bench.engine.pump()
+    settled = [node_of(r_).finished for r_ in calls].count(True)
+    assert 0 < settled < 200
+    assert not node_of(everything_).finished
+    bench.turn()
+    assert node_of(everything_).value == [*range(1000)]
+
+
 def test_jobs_wait_for_the_hold_and_calls_and_operators_do_not() -> None:
     bench = Bench(held=True)
     job_, call_, dropped_ = job(), fn(), job()

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from grainlike.engine import _engine
-from grainlike.engine._engine import _BATCH, _REQUESTS, Engine
+from grainlike.engine._batches import _REQUESTS
+from grainlike.engine._engine import _BATCH, Engine
 from grainlike.graph import delayed, gather, node_of
 from grainlike.head._head import Head
 from grainlike.resources import Cores, Memory, Request
