@@ -78,7 +78,7 @@ class Bench:
 
 @pytest.mark.parametrize(
     ("jobs", "bound", "journal"),
-    [(2_500, 179, False), (2_800, 203, False), (2_500, 327, True), (2_800, 378, True)],
+    [(2_500, 168, False), (2_800, 191, False), (2_500, 317, True), (2_800, 367, True)],
     ids=["", "tables-have-just-grown", "journal", "journal-tables-have-just-grown"],
 )
 def test_a_job_that_waits_takes_this_many_bytes(jobs, bound, journal) -> None:
