@@ -196,6 +196,19 @@ def test_values_that_come_together_are_settled_in_order_each_with_its_dependents
     assert node_of(all_).value == [10, 20, 30]
 
 
+def test_what_gathers_values_that_come_together_is_as_old_as_the_oldest_of_them() -> None:
+    bench, calls = Bench(), [job(i) for i in range(3)]
+    after_ = job(gather(calls))
+    bench.start(after_)
+    nodes = [node_of(r_) for r_ in calls]
+    for age, node in zip((5, 4, 6), nodes, strict=True):
+        node.age = age
+    bench.engine.all_succeeded(nodes, range(3))
+    bench.engine.pump()
+    assert bench.began(*calls, after_)
+    assert node_of(after_).age == 4
+
+
 def test_one_who_hears_of_a_value_may_cancel_another_that_came_with_it() -> None:
     bench, calls = Bench(), [job(i) for i in range(4)]
     nodes = [node_of(r_) for r_ in calls]
