@@ -22,7 +22,6 @@ from contextvars import Context, copy_context
 from itertools import count, islice
 from typing import Any
 
-from grainlike.engine._batches import settle, taken
 from grainlike.engine._explain import note_operator
 from grainlike.engine._fetches import Fetcher, InputFetches
 from grainlike.engine._interfaces import CallCache, CallRunner, JobRunner
@@ -302,6 +301,8 @@ class Engine:
         while ended:
             entry = ended[0]
             if isinstance(entry, zip):
+                from grainlike.engine._batches import settle  # a program of single calls does without
+
                 some = islice(entry, _TOGETHER)
                 if settle(some, wanted, self._now_ready, self._finish) < _TOGETHER:
                     ended.popleft()
@@ -344,6 +345,8 @@ class Engine:
             if not node.finished:
                 self.jobs.submit([node])
             return
+        from grainlike.engine._batches import taken  # as above
+
         if remote:
             unsent.append(remote)
             self._remote = deque()

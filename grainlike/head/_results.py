@@ -29,7 +29,6 @@ from grainlike.jobs import (
     OutcomeListener,
     Placement,
     close_all,
-    ended_placements,
     outcomes_of,
 )
 from grainlike.payload import STAY_BYTES, Payload, load_plain_values, load_value, told_of_error
@@ -116,7 +115,11 @@ class ResultHandler:
         if len(nodes) == count and nodes:
             self._history.succeeded(peer.name, skew, ended, nodes, completed, receipt)
         left: Container[int] = () if len(nodes) == count else jobs
-        placements = repeat(None) if count == 1 else ended_placements(shared, completed, skew, receipt)
+        placements: Iterator[Placement | None] = repeat(None)
+        if count > 1:
+            from grainlike.jobs import ended_placements  # a head without a program has none
+
+            placements = ended_placements(shared, completed, skew, receipt)
         for row, (job, placement) in enumerate(zip(ended, placements, strict=False)):
             if job.id in left:
                 continue
