@@ -39,7 +39,6 @@ from grainlike.wire import (
     LeaseStart,
     LeaseWait,
     Leaving,
-    Message,
     OutcomesHeard,
     Output,
     ReplicaCredit,
@@ -54,6 +53,7 @@ from grainlike.wire import (
     Withdraw,
     encode_frame,
 )
+from grainlike.wire._messages import AnyMessage
 
 SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "1"))
 COUNT = int(os.environ.get("GRAINLIKE_TEST_FUZZ", "1500")) // 40
@@ -216,6 +216,8 @@ def anything(dice, kind):
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return kind(**{field.name: anything(dice, hints[field.name]) for field in dataclasses.fields(kind)})
+    if origin is typing.Literal:
+        return dice.choice(arguments)
     if origin is typing.Annotated:
         return anything(dice, arguments[0])
     if origin is list:
@@ -355,7 +357,7 @@ def a_word(dice, life, peer):
             return frame
 
 
-MESSAGES = list(typing.get_args(Message))
+MESSAGES = list(typing.get_args(AnyMessage))
 
 
 def a_hello(dice, role, number):

@@ -114,7 +114,7 @@ async def test_output_is_passed_to_its_own_readers_and_tried_with_no_others(monk
             router.left(worker)
             router.hear(worker, output("late\n", job=30))
             tasks.cancel_scope.cancel()
-    assert not router
+    assert not router.listeners
     assert (router._by_job, router._by_node) == ({}, {})
     assert sorted(map(int, found)) == sorted([*range(25), 7])  # of the others, nobody has read to the end
 
