@@ -125,3 +125,51 @@ def test_a_worker_with_all_signals_blocked_ends_when_it_is_told_to(tmp_path: Pat
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=LIMIT_S)
     assert process.returncode in (0, 3), line + rest
+
+
+CHANGES = """
+import asyncio, os
+from pathlib import Path
+import anyio
+from grainlike import Cores, Executor, delayed, start
+
+home = Path.cwd()
+
+def around():
+    return os.getcwd(), os.environ.get("GIVEN"), os.environ.get("KEPT")
+
+@delayed
+def first():
+    (home / "begun").write_text("yes")
+    (home / "go").read_text()
+    return os.getpid(), around()
+
+@delayed
+def second():
+    return os.getpid(), around()
+
+async def main():
+    os.mkfifo("begun"), os.mkfifo("go")
+    os.environ["KEPT"] = "kept"
+    async with Executor(local=Cores(2)):
+        early_ = start((first @ Cores(1))()) if EARLY else None
+        if EARLY:
+            await anyio.to_thread.run_sync((home / "begun").read_text)
+        os.environ["GIVEN"], os.environ["KEPT"] = "late", "changed"
+        (home / "elsewhere").mkdir(), os.chdir("elsewhere")
+        found = [await (second @ Cores(1))()]
+        if EARLY:
+            (home / "go").write_text("on")
+            found.append(await early_)
+    assert len({pid for pid, _ in found}) == len(found)
+    assert {place for _, place in found} == {(str(home), None, "kept")}, found
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["beside an older process", "before any process"])
+def test_jobs_have_the_directory_and_environment_of_when_the_executor_opened(tmp_path: Path, *, early: bool) -> None:
+    (tmp_path / "program.py").write_text(CHANGES.replace("EARLY", str(early)))
+    done = started(tmp_path, "no SIGCHLD", "program.py")
+    assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
@@ -16,7 +16,7 @@ import anyio.to_thread
 import grainlike
 from grainlike.subprocesses import is_standard_for_children
 
-__all__ = ["ProcessHandle", "describe_exit", "start_child", "start_module", "with_our_paths"]
+__all__ = ["ProcessHandle", "Surroundings", "describe_exit", "start_child", "start_module", "with_our_paths"]
 
 
 _FATAL = {
@@ -26,6 +26,31 @@ _FATAL = {
     signal.SIGFPE: "arithmetic fault",
     signal.SIGILL: "illegal instruction",
 }
+
+
+class Surroundings(NamedTuple):
+    """The working directory and the environment that all runners of a worker start with.
+
+    They are those of when the worker opened: a program may change its own later, and its jobs would differ by the
+    process that runs them.
+    """
+
+    directory: str | None
+    variables: dict[bytes, bytes]
+
+    @classmethod
+    def now(cls) -> "Surroundings":
+        """Return those that this process has now."""
+        try:
+            directory = os.getcwd()  # noqa: PTH109 - only handed on
+        except OSError:
+            directory = None
+        # The bytes behind the mapping: most are never asked for as text, and a program opens sooner.
+        return cls(directory, dict(vars(os.environ)["_data"]))
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables as text."""
+        return {os.fsdecode(name): os.fsdecode(value) for name, value in self.variables.items()}
 
 
 class ProcessHandle(Protocol):
@@ -48,15 +73,23 @@ class ProcessHandle(Protocol):
         ...
 
 
-def start_child(arguments: list[str], environment: dict[str, str], fds: Mapping[str, int]) -> ProcessHandle:
+def start_child(
+    arguments: list[str], environment: dict[str, str], fds: Mapping[str, int], directory: str | None = None
+) -> ProcessHandle:
     """Return a runner as a new interpreter, started by this process. `OSError` when the system has no process left."""
-    return _Started(start_module("grainlike_worker.runner", arguments, environment, fds))
+    return _Started(start_module("grainlike_worker.runner", arguments, environment, fds, directory))
 
 
 def start_module(
-    module: str, arguments: Iterable[str], environment: dict[str, str], fds: Mapping[str, int]
+    module: str,
+    arguments: Iterable[str],
+    environment: dict[str, str],
+    fds: Mapping[str, int],
+    directory: str | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Start a module of ours in a session of its own; descriptors by option."""
+    """Start a module of ours in a session of its own; descriptors by option. It begins in the directory, if that is
+    still there, else in ours.
+    """
     environment, added = with_our_paths(environment)
     # -P: what lies in the current directory must not stand in for the standard library.
     command = [sys.executable, "-P", "-m", module, *arguments]
@@ -66,6 +99,7 @@ def start_module(
     out, err = (None if is_standard_for_children(fd) else subprocess.DEVNULL for fd in (1, 2))
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
         command,
+        cwd=directory if directory is not None and os.path.isdir(directory) else None,  # noqa: PTH112 - hot
         env=environment,
         pass_fds=list(fds.values()),
         stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ import anyio
 from grainlike.eventloop import here, spawn_detached
 from grainlike.system import Cgroup
 from grainlike_worker.daemon import _keeper_watch as watching
-from grainlike_worker.daemon._child import ProcessHandle, describe_exit, start_module
+from grainlike_worker.daemon._child import ProcessHandle, Surroundings, describe_exit, start_module
 from grainlike_worker.daemon._keeper_watch import DYING_S, gone, readable
 from grainlike_worker.ipc._fork_requests import SpawnRequest, ask, hand_over, receive_exit_status, receive_reply
 from grainlike_worker.linux._worker_cgroups import RunnerCgroups
@@ -35,6 +35,7 @@ class KeeperClient:
             runner = await RunnerProcess.spawn("own", keeper=keeper)
 
     Attributes:
+        surroundings: what runners start with, of when this was made.
         suspected: True while its process is late with an answer: then this worker does not vouch for itself.
     """
 
@@ -54,6 +55,7 @@ class KeeperClient:
         self._watch_task: object = None
         self._scratch = ""
         self._closed = False
+        self.surroundings = Surroundings.now()
         self.suspected = False
 
     async def fork_runner(
@@ -63,7 +65,7 @@ class KeeperClient:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with far:
-                asked = self._ask(SpawnRequest(arguments, environment, _directory(), fds), far)
+                asked = self._ask(SpawnRequest(arguments, environment, self.surroundings.directory, fds), far)
             self._statuses[near] = asked
             await anyio.wait_readable(near)
             spawn_reply = receive_reply(near)
@@ -218,7 +220,8 @@ class KeeperClient:
             failed.callback(os.close, held)
             try:
                 fds = {"--fd": far.fileno(), "--lifeline": lifeline}
-                self._process = start_module("grainlike_worker.keeper", self._options(), dict(os.environ), fds)
+                begun = self.surroundings.environment(), fds, self.surroundings.directory
+                self._process = start_module("grainlike_worker.keeper", self._options(), *begun)
             finally:
                 os.close(lifeline)
             failed.pop_all()
@@ -326,13 +329,6 @@ async def _end_of(process: subprocess.Popen[bytes]) -> str:
         await gone(process)
     code = process.poll()
     return "not it, but its child, before that had begun" if code is None else describe_exit(code)
-
-
-def _directory() -> str | None:
-    try:
-        return os.getcwd()  # noqa: PTH109 - only handed on
-    except OSError:
-        return None
 
 
 def memory_tier(keeper: KeeperClient | None, cgroups: RunnerCgroups | None) -> str:

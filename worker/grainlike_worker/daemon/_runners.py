@@ -18,6 +18,7 @@ from grainlike.net import OnFrames, memory_pair
 from grainlike.scheduler import RunnerGone, RunnerKind
 from grainlike.system import why_no_processes
 from grainlike.wire import Buffer, Message, StopReason
+from grainlike_worker.daemon._child import Surroundings
 from grainlike_worker.daemon._output import Show, Tap
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
 
@@ -114,7 +115,10 @@ Spawn = Callable[[RunnerKind], "Awaitable[RunnerProcess]"]
 
 
 def processes(keeper: KeeperClient | None, options: Sequence[str]) -> Spawn:
-    """Return what starts runners as `RunnerProcess.spawn` does, with these arguments."""
+    """Return what starts runners as `RunnerProcess.spawn` does, with these arguments, and all in the same surroundings:
+    the keeper's, else those of now.
+    """
+    surroundings = Surroundings.now() if keeper is None else keeper.surroundings
 
     async def spawn(kind: RunnerKind) -> RunnerProcess:
         why = why_no_processes()
@@ -125,7 +129,7 @@ def processes(keeper: KeeperClient | None, options: Sequence[str]) -> Spawn:
         # With the first of them: an embedded worker of coroutines has none, and starts sooner without.
         from grainlike_worker.daemon._spawn import RunnerProcess
 
-        return await RunnerProcess.spawn(kind, keeper=keeper, options=options)
+        return await RunnerProcess.spawn(kind, keeper=keeper, options=options, surroundings=surroundings)
 
     return spawn
 

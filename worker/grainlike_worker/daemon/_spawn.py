@@ -11,7 +11,7 @@ import anyio
 from grainlike.net import Link, adopt
 from grainlike.scheduler import RunnerKind
 from grainlike.wire import StopReason
-from grainlike_worker.daemon._child import ProcessHandle, describe_exit, start_child
+from grainlike_worker.daemon._child import ProcessHandle, Surroundings, describe_exit, start_child
 from grainlike_worker.daemon._keeper import KeeperClient
 from grainlike_worker.daemon._output_pipes import OutputPipes
 from grainlike_worker.ipc._claims import ClaimPage
@@ -72,8 +72,10 @@ class RunnerProcess:
         keeper: KeeperClient | None = None,
         env: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
+        surroundings: Surroundings | None = None,
     ) -> "RunnerProcess":
-        """Start a runner; `env` comes on top of this process's environment, `options` are for `runner.main`.
+        """Start a runner; `env` comes on top of the surroundings, which are this process's if none are given, and
+        `options` are for `runner.main`.
 
         With a keeper it is forked from that; without one it is a new interpreter, which takes longer, and what its jobs
         leave behind in sessions of their own is ended when it ends in good order, but not when it is killed.
@@ -99,8 +101,9 @@ class RunnerProcess:
                 if claims is not None:
                     fds["--claims"] = claims.fd
                 with far, _closed_by_errors(near):
-                    environment = {**os.environ, **(env or {})}
-                    process = await _start([f"--{kind}", *options], environment, fds, keeper)
+                    given = Surroundings.now() if surroundings is None else surroundings
+                    environment = {**given.environment(), **(env or {})}
+                    process = await _start([f"--{kind}", *options], environment, fds, keeper, given.directory)
             output.close_given()
             try:
                 link = await adopt(near, f"runner {process.pid}")
@@ -166,10 +169,14 @@ class RunnerProcess:
 
 
 async def _start(
-    arguments: list[str], environment: dict[str, str], fds: dict[str, int], keeper: KeeperClient | None
+    arguments: list[str],
+    environment: dict[str, str],
+    fds: dict[str, int],
+    keeper: KeeperClient | None,
+    directory: str | None,
 ) -> ProcessHandle:
     if keeper is None:
-        return start_child(arguments, environment, fds)
+        return start_child(arguments, environment, fds, directory)
     return await keeper.fork_runner(arguments, environment, fds)
 
 
