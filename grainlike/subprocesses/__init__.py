@@ -6,7 +6,7 @@ with its parent (`die_with_parent`, and `go_on_with_pipe` for one that is stoppe
 its job's slots (`run_process`), and how a program is a job itself (`run_command`). `end_programs` and the last two
 are loaded when they are first used: every runner starts with this room. Also what a process inherits and must not
 depend on (`reset_signals`, `reserve_standard_descriptors`), whether MPI launchers number cores as the system does
-(`cores_count_in_order`), and which cores other programs of the user use (`open_core_locks`).
+(`cores_count_in_order`), and which cores other programs of the user offer and use (`choose_cores`, `open_core_locks`).
 
 Independent of which processes are a worker's, and of their purpose. Siblings: `net` waits on sockets, `observe`
 counts.
@@ -14,7 +14,7 @@ counts.
 
 from typing import TYPE_CHECKING
 
-from grainlike.subprocesses._core_locks import CoreLocks, NoCoreLocks, open_core_locks
+from grainlike.subprocesses._core_locks import CoreLocks, NoCoreLocks, choose_cores, open_core_locks
 from grainlike.subprocesses._core_numbers import cores_count_in_order
 from grainlike.subprocesses._descendants import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all, reap
 from grainlike.subprocesses._inherited import is_standard_for_children, reserve_standard_descriptors, reset_signals
@@ -31,6 +31,7 @@ __all__ = [
     "NoCoreLocks",
     "Program",
     "children",
+    "choose_cores",
     "cores_count_in_order",
     "descendants",
     "die_with_parent",

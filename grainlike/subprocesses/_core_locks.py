@@ -10,17 +10,22 @@ import os
 import stat
 import struct
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["CoreLocks", "NoCoreLocks", "open_core_locks"]
+__all__ = ["CoreLocks", "NoCoreLocks", "choose_cores", "open_core_locks"]
 
 _MOST = 1 << 20
 """Ids above this are no cores of a machine."""
 _OFFERS = 1 << 32
 """Offset of the bytes of offers."""
+_CHOICE = 1 << 40
+"""The byte that is locked by who chooses cores, until it has offered them: so two that start at once choose others."""
+_TRIES = 1000
+"""How often it is asked for: it is held for microseconds."""
 
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of Linux on 64 bits: type, whence, start, length, pid. Source: fcntl(2)."""
@@ -69,6 +74,19 @@ def open_core_locks(offered: Iterable[int]) -> CoreLocks:
         return NoCoreLocks()
 
 
+def choose_cores(own: Iterable[int], count: int) -> list[int]:
+    """Return `count` of these cores, and offer them: those that the fewest others offer, and of these first such as are
+    not in use. `open_core_locks` keeps them offered until it is closed.
+    """
+    cores = sorted(core for core in own if core < _MOST)
+    if sys.platform != "linux" or struct.calcsize("P") != 8:
+        return cores[:count]
+    try:
+        return _File.shared().choose(cores, count)
+    except OSError:
+        return cores[:count]
+
+
 class _File:
     """The file, opened once for each process: to close any descriptor of it would drop all locks of the process."""
 
@@ -99,6 +117,39 @@ class _File:
             os.close(self.fd)
             if _File._open is self:
                 _File._open = None
+
+    def choose(self, cores: list[int], count: int) -> list[int]:
+        import fcntl
+
+        alone = any(self.set(fcntl.F_WRLCK, _CHOICE, 1) or os.sched_yield() for _ in range(_TRIES))
+        try:
+            used = _mask(core for _, first, end in self.held_by_others(0, _MOST) for core in range(first, end))
+            for user in self.users:
+                used |= user.held
+            offers = self._offers()
+            chosen = sorted(sorted(cores, key=lambda core: (offers.get(core, 0), used >> core & 1, core))[:count])
+            for first, length in _runs(_mask(chosen)):
+                self.set(fcntl.F_RDLCK, _OFFERS + first, length)
+        finally:
+            if alone:
+                self.set(fcntl.F_UNLCK, _CHOICE, 1)
+        return chosen
+
+    def _offers(self) -> Counter[int]:
+        """Return how many workers offer each core: those of this process, and every other process. The system's list of
+        locks has all that are held on one byte, where `held_by_others` finds one of them.
+        """
+        found = Counter(core for user in self.users for core in user.offered)
+        inode = str(os.fstat(self.fd).st_ino)
+        with open("/proc/locks", encoding="ascii", errors="replace") as locks:  # noqa: PTH123 - started with programs
+            for line in locks:
+                words = line.split()
+                if words[1] != "POSIX" or words[5].rpartition(":")[2] != inode or int(words[4]) == self.pid:
+                    continue
+                first = int(words[6]) - _OFFERS
+                if 0 <= first < _MOST and words[7].isdecimal():
+                    found.update(range(first, min(_MOST, int(words[7]) - _OFFERS + 1)))
+        return found
 
     def set(self, kind: int, first: int, count: int) -> bool:
         """Set a lock of this process, or lift it; False where another process holds one against it."""
@@ -132,8 +183,8 @@ class _Locks:
 
         self._file = file
         self._write, self._read, self._none = fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK
-        self._offered = sorted(offered)
-        self._end = self._offered[-1] + 1
+        self.offered = sorted(offered)
+        self._end = self.offered[-1] + 1
         self.held = 0
         file.users.append(self)
         for first, count in _runs(_mask(offered)):
@@ -170,7 +221,7 @@ class _Locks:
 
     def overlaps(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for core in self._offered:
+        for core in self.offered:
             for pid, _, _ in self._file.held_by_others(_OFFERS + core, _OFFERS + core + 1):
                 found.setdefault(pid, []).append(core)
         return found
@@ -179,7 +230,7 @@ class _Locks:
         self.hold(0)
         self._file.leave(self)
         if self._file.users:  # of this process; what they offer stays offered
-            mine = _mask(self._offered) & ~_mask(core for user in self._file.users for core in user._offered)
+            mine = _mask(self.offered) & ~_mask(core for user in self._file.users for core in user.offered)
             for first, count in _runs(mine):
                 self._file.set(self._none, _OFFERS + first, count)
 

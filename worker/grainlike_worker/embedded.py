@@ -32,7 +32,11 @@ async def serve(link: Link, offer: Allocation, *, name: str, show: Show | None, 
     warn_of_unknown_keep()
     scheduler = NodeScheduler(offer, own_topology(), killable=False)
     rooms = open_replicas(limits, in_program=True)
-    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
+    with (
+        claimed_cgroups(move=False) as cgroups,
+        closing(core_locks(name, offer, in_program=True)) as locks,
+        rooms as replicas,
+    ):
         async with open_keeper(cgroups) as keeper:
             tier, here = memory_tier(keeper, cgroups), (replicas.directory, replicas.budget)
             hello = introduction(name, offer, tier, here=here)

@@ -10,11 +10,21 @@ from pathlib import Path
 import pytest
 from limits import LIMIT_S
 
-from grainlike.subprocesses import NoCoreLocks, open_core_locks
+from grainlike.subprocesses import NoCoreLocks, choose_cores, open_core_locks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the locks are Linux's")
 
 ROOT = Path(__file__).parents[3]
+
+CHOOSER = """
+import sys
+from grainlike.subprocesses import choose_cores, open_core_locks
+print("started", flush=True)
+for line in sys.stdin:
+    cores = choose_cores(range(4), int(line))
+    locks = open_core_locks(cores)
+    print(*cores, flush=True)
+"""
 
 OTHER = """
 import sys
@@ -162,3 +172,57 @@ def test_a_file_of_another_users_is_not_used(runtime: Path) -> None:
     (runtime / "grainlike" / "cores").touch()
     os.chown(runtime / "grainlike" / "cores", 12345, 12345)
     assert isinstance(open_core_locks([0]), NoCoreLocks)
+
+
+def choosers(count: int) -> "list[subprocess.Popen[str]]":
+    """Start programs that choose cores when they are told how many."""
+    environment, command = {**os.environ, "PYTHONPATH": str(ROOT)}, [sys.executable, "-c", CHOOSER]
+    programs = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(count)
+    ]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "started\n"
+    return programs
+
+
+def chosen(programs: "list[subprocess.Popen[str]]", cores: int) -> list[str]:
+    """Have all programs choose so many cores, at the same moment; return what they took."""
+    found = []
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write(f"{cores}\n")
+        program.stdin.flush()
+    for program in programs:
+        assert program.stdout is not None
+        found.append(program.stdout.readline().strip())
+    return found
+
+
+def test_programs_that_choose_at_once_take_different_cores_and_then_those_that_fewest_offer() -> None:
+    programs = choosers(6)
+    try:
+        assert sorted(chosen(programs[:4], 1)) == ["0", "1", "2", "3"]
+        assert sorted(chosen(programs[4:], 2)) == ["0 1", "2 3"]
+    finally:
+        for program in programs:
+            program.kill()
+            program.communicate(timeout=LIMIT_S)
+
+
+def test_cores_that_are_in_use_are_chosen_last(other: Other) -> None:
+    other.uses(0b0011)
+    assert choose_cores(range(4), 1) == [2]
+    assert choose_cores(range(4), 3) == [0, 2, 3]
+
+
+def test_workers_of_one_program_choose_different_cores() -> None:
+    with closing(open_core_locks(choose_cores(range(4), 2))), closing(open_core_locks(choose_cores(range(4), 1))) as b:
+        assert choose_cores(range(4), 1) == [3]
+        assert b.overlaps() == {}
+
+
+def test_without_a_file_for_locks_the_first_cores_are_chosen(runtime: Path) -> None:
+    (runtime / "grainlike").write_text("no directory")
+    assert choose_cores(range(4), 2) == [0, 1]

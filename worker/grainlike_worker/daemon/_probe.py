@@ -23,6 +23,7 @@ from grainlike.resources import (
     logical_cores,
     offer_of,
 )
+from grainlike.subprocesses import choose_cores
 from grainlike.system import BatchJob, batch_job, block_label, cpu_limit, own_memory
 from grainlike_worker.runner.common._devices import VISIBLE, Devices
 
@@ -57,13 +58,17 @@ def own_cores() -> tuple[int, ...]:
 
 
 def offer_for(what: Request | None) -> Allocation:
-    """Return the offer of the embedded worker of this process: `what` with concrete ids, or its own cores.
+    """Return the offer of the embedded worker of this process: `what` with concrete ids, or its own cores. Of fewer
+    cores than these it has such as the fewest other programs of the user offer.
 
     Raises:
         ResourceSpecError: `what` is no offer.
     """
     cores = own_cores()
-    return offer_of(Cores(cores) if what is None else what, own_cores=cores)
+    offer = offer_of(Cores(cores) if what is None else what, own_cores=cores)
+    if what is None or "cores" in what.ids or not 0 < len(offer.cores) < len(cores):
+        return offer
+    return offer_of(what, own_cores=choose_cores(cores, len(offer.cores)))
 
 
 def offer_of_daemon(what: Request | None) -> Allocation:
