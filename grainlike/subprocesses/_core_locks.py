@@ -121,7 +121,7 @@ class _File:
     def choose(self, cores: list[int], count: int) -> list[int]:
         import fcntl
 
-        alone = any(self.set(fcntl.F_WRLCK, _CHOICE, 1) or os.sched_yield() for _ in range(_TRIES))
+        alone = self._alone()
         try:
             used = _mask(core for _, first, end in self.held_by_others(0, _MOST) for core in range(first, end))
             for user in self.users:
@@ -134,6 +134,16 @@ class _File:
             if alone:
                 self.set(fcntl.F_UNLCK, _CHOICE, 1)
         return chosen
+
+    def _alone(self) -> bool:
+        """Lock the byte of who chooses; False if another has kept it for long, as one that was stopped."""
+        import fcntl
+
+        for _ in range(_TRIES):
+            if self.set(fcntl.F_WRLCK, _CHOICE, 1):
+                return True
+            os.sched_yield()
+        return False
 
     def _offers(self) -> Counter[int]:
         """Return how many workers offer each core: those of this process, and every other process. The system's list of
