@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from grainlike.payload._identity import identity_of
     from grainlike.payload._mapping import private_map
     from grainlike.payload._names import STAMP_BYTES, FileVersion, file_version, module_origin
-    from grainlike.payload._payload import Buffer, Payload
+    from grainlike.payload._payload import Buffer, Payload, stand_in
     from grainlike.payload._plain_reader import plain_arguments
     from grainlike.payload._references import (
         Reference,
@@ -93,7 +93,6 @@ if TYPE_CHECKING:
         memory_id,
     )
     from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
-    from grainlike.payload._too_large import stand_in
     from grainlike.payload._values import (
         dump_arguments,
         dump_plain_arguments,
@@ -305,7 +304,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "seal_held": "_scratch",
             "seal_replica": "_scratch",
             "serializer_versions": "_versions",
-            "stand_in": "_too_large",
+            "stand_in": "_payload",
             "stored_bytes": "_store",
             "stream_apart": "ahead._enclosed",
             "told_of_error": "_errors",

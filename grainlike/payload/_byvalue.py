@@ -14,6 +14,7 @@ import cloudpickle
 from grainlike.payload._at_home import reduced_here
 from grainlike.payload._classes import guarded
 from grainlike.payload._names import reference_behind_wrapper, resolve
+from grainlike.payload._sources import dependencies_of, placed
 
 __all__ = ["cloudpickled", "copy_module", "dilled", "undilled"]
 
@@ -22,7 +23,9 @@ Keep = Callable[[pickle.PickleBuffer], object]
 
 
 def cloudpickled(obj: object, keep: Keep | None = None) -> tuple[bytes, list[CodeType]]:
-    """Return the stream of `obj` by cloudpickle, and the code objects in the stream."""
+    """Return the stream of `obj` by cloudpickle, and the code objects in the stream. With `keep`, as of values, lines
+    of source are in the stream, too: those of functions go beside it.
+    """
     file = io.BytesIO()
     pickler = _CloudPickler(file, keep)
     pickler.dump(obj)
@@ -62,15 +65,22 @@ def _guarded(obj: type, reduction: Reduction) -> Reduction:
 
 
 class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's pickler, with wrapped functions by name, guarded classes, and a list of the copied code."""
+    """cloudpickle's pickler, with wrapped functions by name, guarded classes, files of code, and a list of the copied
+    code.
+    """
 
     def __init__(self, file: io.BytesIO, keep: Keep | None) -> None:
         super().__init__(file, protocol=5, buffer_callback=keep)
         self.codes: list[CodeType] = []
+        self._sourced = keep is not None
+        self._inner: set[int] = set()
+        """The code objects inside others, by id: their lines have gone with those."""
 
     def reducer_override(self, obj: Any) -> Reduction:
         if isinstance(obj, FunctionType):
             return self._reduce_function(obj)
+        if isinstance(obj, CodeType):
+            return self._reduce_code(obj)
         if isinstance(obj, type):
             return _guarded(obj, super().reducer_override(obj))
         reduction = reduced_here(obj)
@@ -84,6 +94,16 @@ class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
                 self.codes.append(function.__code__)
         return reduction
 
+    def _reduce_code(self, code: CodeType) -> Reduction:
+        lines = []
+        if self._sourced and id(code) not in self._inner:
+            lines = dependencies_of([code]).get(code.co_filename, [])
+        self._inner.update(id(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+        # A copy of the name, as of the others: whether it is one object with another must not change the stream.
+        return placed, (*_reduce_code(code), "".join(code.co_filename), lines)
+
+
+_reduce_code: Callable[[CodeType], Any] = cloudpickle.Pickler.dispatch_table[CodeType]
 
 _dill_lock = threading.RLock()  # dill registers types while it pickles, in tables that all picklers share
 

@@ -12,21 +12,20 @@ started again after an edit sends a function of its own, and no process goes on 
 """
 
 import importlib
-import linecache
 import logging
 import pickle
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import cause_of_refusal, describe_loading, is_interrupt, refusal
 from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve, versions_stamp
+from grainlike.payload._sources import Stretch, dependencies_of, learn_sources
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
 from grainlike.payload._watch import Held, Watch, unchanged, watch
 
@@ -246,42 +245,3 @@ def _submodules(codes: Iterable[CodeType]) -> list[str]:
     """Return the loaded submodules whose name parts are all in the code: cloudpickle's rule, which dill lacks."""
     names = {name for code in codes for name in code.co_names}
     return sorted(name for name in list(sys.modules) if "." in name and names.issuperset(name.split(".")))
-
-
-Stretch = tuple[int, list[str]]
-
-_LONGEST = 5000
-
-
-def dependencies_of(codes: Iterable[CodeType]) -> dict[str, list[Stretch]]:
-    """Return the lines of source that `codes` cover, in stretches, by file, as far as known."""
-    sources: dict[str, list[Stretch]] = {}
-    for code in codes:
-        first, last = _span(code)
-        lines = linecache.getlines(code.co_filename)[first - 1 : min(last, first + _LONGEST)]
-        if lines:
-            sources.setdefault(code.co_filename, []).append((first, lines))
-    return sources
-
-
-def learn_sources(sources: Mapping[str, Iterable[Stretch]]) -> None:
-    """Give `linecache`, and so every traceback, these lines of files that do not exist here."""
-    for name, stretches in sources.items():
-        if not Path(name).exists():
-            lines = list(linecache.getlines(name))
-            for first, text in stretches:
-                lines.extend(["\n"] * (first - 1 + len(text) - len(lines)))
-                lines[first - 1 : first - 1 + len(text)] = text
-            # `linecache.checkcache` drops entries of missing files, except those without a modification time.
-            linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
-
-
-def _span(code: CodeType) -> tuple[int, int]:
-    return code.co_firstlineno, max(_lines(code), default=code.co_firstlineno)
-
-
-def _lines(code: CodeType) -> Iterator[int]:
-    yield from (line for _, _, line in code.co_lines() if line is not None)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _lines(constant)

@@ -1,12 +1,16 @@
-"""Payload of a message: one pickle stream, and the large buffers that stay out of it."""
+"""Payload of a message: one pickle stream, and the large buffers that stay out of it; and the stand-in for a part of it
+that a process on its way could not hold.
+"""
 
+import struct
 from collections.abc import Callable
 from pickle import PickleBuffer
 from typing import Any, NamedTuple, TypeAlias
 
 from grainlike._memory import copied
+from grainlike.errors import SerializationError
 
-__all__ = ["INLINE_LIMIT", "Buffer", "Payload"]
+__all__ = ["INLINE_LIMIT", "Buffer", "Payload", "refuse_stand_in", "stand_in"]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -61,3 +65,31 @@ class Payload(NamedTuple):
 
 def _size(buffer: Buffer) -> int:
     return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+
+
+_STAND_IN = b"\x01large\x00"
+"""Beginning of a stand-in. No pickle begins like this, and buffers outside the stream are longer than a stand-in."""
+
+_STAND_IN_SIZES = struct.Struct("<QQ")
+_STAND_IN_BYTES = len(_STAND_IN) + _STAND_IN_SIZES.size
+
+
+def stand_in(size: int, limit: int) -> bytes:
+    """Return a stand-in for a stream or a buffer of `size` bytes. `limit` is the most that the process takes; 0 if it
+    had no memory.
+
+    Loading the payload raises a `SerializationError` that says so. Processes that pass it on need not know.
+    """
+    return _STAND_IN + _STAND_IN_SIZES.pack(size, limit)
+
+
+def refuse_stand_in(part: Buffer, what: str) -> None:
+    """Raise `SerializationError` if this part of a payload is a stand-in; `what` names the whole payload."""
+    view = memoryview(part)
+    if view.nbytes != _STAND_IN_BYTES or view[: len(_STAND_IN)] != _STAND_IN:
+        return
+    size, limit = _STAND_IN_SIZES.unpack_from(view, len(_STAND_IN))
+    why = f"a receiver takes at most {limit}" if limit else "a receiver had no memory for them"
+    raise SerializationError(
+        f"{what} did not arrive: a part of it has {size} bytes, and {why}; send it in parts, or send a file's path"
+    )

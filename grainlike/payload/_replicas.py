@@ -19,10 +19,9 @@ from pathlib import Path
 from grainlike._memory import mapped_memory
 from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
-from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._payload import Buffer, Payload, stand_in
 from grainlike.payload._scratch import check_replica, is_on_disk, open_replica, open_room, seal_replica
 from grainlike.payload._shared_directory import flat, padded, unlink, write_padded
-from grainlike.payload._too_large import stand_in
 
 __all__ = [
     "STAY_BYTES",

@@ -10,9 +10,8 @@ from grainlike._memory import copied
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import cause_of_refusal, describe_error, describe_loading, is_interrupt, refusal
 from grainlike.payload._names import registered
-from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
+from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload, refuse_stand_in
 from grainlike.payload._store import MARK, is_stored, mapped
-from grainlike.payload._too_large import refuse_stand_in
 
 __all__ = [
     "HOSTILE",

@@ -4,6 +4,7 @@ import collections
 import contextvars
 import enum
 import fractions
+import linecache
 import pickle
 import queue
 import socket
@@ -13,6 +14,7 @@ import threading
 import traceback
 import types
 import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -499,3 +501,34 @@ def test_the_cause_of_a_refusal_has_the_frames_of_the_user_and_none_of_ours() ->
     frames = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(cause.__traceback__)]
     assert frames[-1] == __name__
     assert not [name for name in frames if name.startswith("grainlike")]
+
+
+def test_functions_in_arguments_keep_their_file_and_lines() -> None:
+    name = "/nowhere/of_a_test.py"
+    text = "\n\nclass Of:\n    def go(self):\n        return (lambda x: 1 / x)(0)\n\n\ndef f():\n    return Of().go()\n"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    space = {"__name__": "__main__"}
+    exec(compile(text, name, "exec"), space)
+    streams = [dump_arguments((space["f"],), {}, what="apply"), dump_arguments((space["Of"]().go,), {}, what="apply")]
+    del linecache.cache[name]
+    try:
+        for stream in streams:
+            ((function,), _) = load_arguments(Payload(bytes(stream.data)))
+            with pytest.raises(ZeroDivisionError) as caught:
+                function()
+            told = "".join(traceback.format_exception(caught.value))
+            assert f'File "{name}", line 5, in go\n    return (lambda x: 1 / x)(0)' in told
+            assert told.count("    return (lambda x: 1 / x)(0)") == 2, "the lambda's own line, too"
+            linecache.cache.pop(name)
+    finally:
+        linecache.cache.pop(name, None)
+
+
+def test_lines_of_functions_inside_others_are_sent_once() -> None:
+    def outer() -> Callable[[], str]:
+        def inner() -> str:
+            return "one line that is long enough to be found"
+
+        return inner
+
+    assert bytes(dump_value(outer).data).count(b'return "one line that is long enough to be found') == 1
