@@ -508,9 +508,7 @@ class Head:
             self._cancellations.release()
         if self.state.scheduler.late and not self.state.told_late:
             self.state.told_late = True
-            logger.warning(
-                "worker %s answered for attempts that count no more; that and more of it is dropped", peer.name
-            )
+            logger.warning("worker %s answered for attempts that count no more; such answers are dropped", peer.name)
         if self.state.nested.outbox:
             self.history.unwanted(self.state.nested.flush(), skipped=True)
         self._acting.drop_functions(self._now())
@@ -611,5 +609,7 @@ class Head:
             self.history.unwanted(self.state.nested.flush(), skipped=True)
         if self.values.answers:
             self.values.flush()
+        if self._settling.revived:
+            self._settling.tell_revived(now)
         if self.counted is not None:
             self.counted(len(self.state.scheduler.jobs))

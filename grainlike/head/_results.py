@@ -6,6 +6,7 @@ Items of streams that come from workers, and the credit that goes back.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
@@ -46,6 +47,9 @@ logger = logging.getLogger("grainlike")
 _CODES = tuple(Code)
 """By number: an enumeration's own look-up costs more than all else that is done with an outcome's code."""
 
+_REVIVED_S = 1.0
+"""Seconds between two warnings of values that are made again: they are often many, one after another."""
+
 
 _OUTCOMES = {Code.SUCCEEDED: "succeeded", Code.TIMED_OUT: "timed_out"}
 
@@ -74,6 +78,9 @@ class ResultHandler:
         self._values = values
         self._tell = tell
         self._now = now
+        self.revived: list[RevivedJob] = []
+        """Calls that run again for their values, of which programs are to be warned."""
+        self._revived_at = -math.inf
         self._failed_internal: list[Node] = []
         """Internal jobs of this program that have failed; the calls that need them are not counted yet."""
 
@@ -87,6 +94,8 @@ class ResultHandler:
         settled = self._settle_plain(peer, completed, skew) if len(rows) == len(completed.jobs) else 0
         if settled < len(rows):
             self._settle_each(peer, completed, rows[settled:], parcels, skew)
+        if self.revived:
+            self.tell_revived(self._now())
 
     def _settle_plain(self, peer: WorkerConnection, completed: Completed, skew: float) -> int:
         """Settle a batch of this program's own calls, all of which gave values without buffers, as most do. How many of
@@ -227,9 +236,18 @@ class ResultHandler:
             job = self._state.kept.revive(number, by_copy=by_copy)
             assert job is not None, "only what is kept is made again"
             self._state.jobs[number] = job
+            if not (job.reads_copy or job.fn in self._state.functions.internal):
+                self.revived.append(job)
             made = made_before(job.former, self._history.moment()[1])
             if made is not None:
                 self._history.tried(number, made)
+
+    def tell_revived(self, now: float) -> None:
+        """Warn programs of the calls that run again for their values; of those of a second at once."""
+        if now - self._revived_at >= _REVIVED_S:
+            self._revived_at = now
+            self._values.warn_of_revived(self.revived)
+            self.revived = []
 
     def forget(self, values: Iterable[int]) -> None:
         """Let go of calls whose values nothing needs any more, nor will."""

@@ -5,11 +5,13 @@ The state follows from messages of clients and workers alone, so a replay of the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
 
 from grainlike.errors import ProtocolError, ValueLostError
+from grainlike.head._errors import name_of
 from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import Connection
@@ -34,6 +36,7 @@ from grainlike.wire import (
     DurableCopy,
     EncloseValues,
     Fetched,
+    Notice,
     OwnValues,
     ReplicaCredit,
     ReplicaPart,
@@ -47,6 +50,8 @@ from grainlike.wire import (
 )
 
 __all__ = ["ClientValues"]
+
+logger = logging.getLogger("grainlike")
 
 _NONE_MADE: Mapping[int, Placement] = MappingProxyType({})
 
@@ -225,6 +230,17 @@ class ClientValues:
         if owner is not None:
             owner.post(Warned(words))
 
+    def warn_of_revived(self, jobs: Sequence[RevivedJob]) -> None:
+        """Warn of calls that run again for their values: in the log, and each client that owns some of the values."""
+        logger.warning("%s", _words_of_revived(jobs))
+        owned: dict[ValueOwner, list[RevivedJob]] = {}
+        for job in jobs:
+            owner = self._state.owners.of(job.id)
+            if owner is not None:
+                owned.setdefault(owner, []).append(job)
+        for owner, mine in owned.items():
+            owner.post(Notice(_words_of_revived(mine)))
+
     def at(self, worker: int) -> list[int]:
         """Return the clients' values of which a worker has a replica."""
         scheduler = self._state.scheduler
@@ -250,3 +266,17 @@ class ClientValues:
                 workers = list(map(self._state.workers_with, part, firsts))
                 times, attempts = [one.recomputed for one in again], [one.attempt for one in again]
                 owner.post(ValuesAt(part, workers, times, attempts=attempts))
+
+
+_SHOWN = 3
+"""How many lost values a warning names."""
+
+
+def _words_of_revived(jobs: Sequence[RevivedJob]) -> str:
+    if len(jobs) == 1:
+        made = jobs[0].former.placement
+        at = f", made at worker {made.worker}," if made is not None and made.worker else ""
+        return f"the value of {name_of(jobs[0])} (job {jobs[0].id}){at} was lost, and is made again"
+    shown = ", ".join(f"{name_of(job)} (job {job.id})" for job in jobs[:_SHOWN])
+    more = " ..." if len(jobs) > _SHOWN else ""
+    return f"the values of {len(jobs)} calls were lost, and are made again: {shown}{more}"

@@ -160,7 +160,7 @@ async def test_references_in_containers_and_gathers_reach_jobs(far, start_worker
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(far, start_worker, tmp_path):
+async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(far, start_worker, tmp_path, caplog):
     log = tmp_path / "log"
     async with far(start_worker, "n1", "n2") as (executor, workers):
         a_ = (make @ Cores(1))(LARGE, str(log))
@@ -171,10 +171,16 @@ async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(far, 
         await until(lambda r_=b_: info(r_).where == ())
         assert "is at no worker now" in str(await executor.explain(b_))
         assert len(lines(log)) == 2  # not before somebody needs it
+        assert "made again" not in caplog.text
         assert await gather((size_of @ Cores(1))(b_) for _ in range(4)) == [LARGE] * 4
         assert (await b_)[0] == 1
         assert [name for name, _ in lines(log)] == ["made", "more", "made", "more"]
         assert (info(a_).recomputed, info(b_).recomputed, executor.report().recomputed) == (1, 1, 2)
+        warned = (
+            f"the values of 2 calls were lost, and are made again: more (job {info(b_).job}), make (job {info(a_).job})"
+        )
+        said = [record.getMessage() for record in caplog.records if warned in record.getMessage()]
+        assert 1 <= len(said) <= 2, "by the head, and by the program that is connected to it"
         told = str(await executor.explain(b_))
         assert f"Its value, {info(b_).size:,} bytes, is at {info(b_).where[0]}, and in this program." in told
         assert "It ran again once: workers were lost that alone had its value." in told
