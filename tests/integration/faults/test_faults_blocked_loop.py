@@ -6,12 +6,14 @@ import os
 import re
 import time
 
+import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
 from waiting import logged
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, connect, delayed, gather, start
 from grainlike.client import _connection
+from grainlike_worker.runner.common import _coroutines
 from grainlike_worker.runner.loop import _runner
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -89,17 +91,24 @@ async def test_a_job_that_no_longer_blocks_is_told_of_too(start_worker, gates, c
 
 
 @pytest.mark.anyio
-async def test_in_the_users_own_loop_it_is_told_afterwards(monkeypatch, caplog):
-    monkeypatch.setattr(_runner, "BLOCKED_S", 0.01)
+@pytest.mark.parametrize("first_s", [0.02, 0.0], ids=["in its first step", "after it has waited"])
+async def test_in_the_users_own_loop_it_is_told_afterwards_once_of_each_function(monkeypatch, caplog, first_s):
+    for module in (_runner, _coroutines):
+        monkeypatch.setattr(module, "SLOW_S", 0.01)
 
     @delayed
     async def blocker():
+        time.sleep(first_s)  # noqa: ASYNC251
+        await anyio.lowlevel.checkpoint()
         time.sleep(0.02)  # noqa: ASYNC251
 
     async with Executor(local=Cores(1)):
         await (blocker @ Cores(1))()
+        await (blocker @ Cores(1))()
     (told,) = [record.getMessage() for record in caplog.records]
-    assert re.fullmatch(r"job 1, blocker, has blocked the event loop of this program for \d+\.\d s", told)
+    place = f"{__file__}:{blocker.function.callable.__code__.co_firstlineno}"
+    words = r"has blocked the event loop of this program for \d+\.\d s, and all else that runs in it: make it a plain"
+    assert re.match(rf"job 1, blocker \({re.escape(place)}\), {words}", told)
 
 
 @pytest.mark.asyncio

@@ -176,7 +176,7 @@ class _LoopRunner:
         self._output = EmbeddedOutput(_threadsafe(self.drain), self._show)
         with hooked_streams():
             async with programs_ended(self._output), anyio.create_task_group() as tasks:
-                tasks.start_soon(serve_shared, self._far, None, self._output, None, _tell_blocked)
+                tasks.start_soon(serve_shared, self._far, None, self._output, None, _BlockedLoop().tell)
                 await self._near.run(on_frames)
         return "its loop ended"
 
@@ -219,8 +219,21 @@ class _LoopRunner:
         self._near.close()
 
 
-def _tell_blocked(job: JobInfo, seconds: float) -> None:
-    logger.warning("job %d, %s, has blocked the event loop of this program for %.1f s", job.id, job.name, seconds)
+class _BlockedLoop:
+    """Warns of functions whose coroutines block the event loop of this program, once of each."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def tell(self, job: JobInfo, place: str, seconds: float) -> None:
+        """Warn of the function of a job, which is written at `place`."""
+        if (job.name, place) not in self._told:
+            self._told.add((job.name, place))
+            words = (
+                "job %d, %s%s, has blocked the event loop of this program for %.1f s, and all else that runs in it: "
+                "make it a plain function, or give it @delayed(isolate=True)"
+            )
+            logger.warning(words, job.id, job.name, f" ({place})" if place else "", seconds)
 
 
 def _threadsafe(call: Callable[[], object]) -> Callable[[], None]:

@@ -22,6 +22,7 @@ __all__ = [
     "LOADS",
     "PLACES",
     "SINCE",
+    "SLOW_S",
     "TOLD",
     "CalledPlaces",
     "StackFile",
@@ -31,6 +32,9 @@ __all__ = [
 
 BLOCKED_S = 5.0
 """How long one step may take before it is told of."""
+
+SLOW_S = 1.0
+"""How long one may take in a program's own event loop: all else of the program stands still meanwhile."""
 
 SINCE, JOB, TOLD, LOADS, CALLED = range(5)
 """Numbers of a page: when the step began, on the system's monotonic clock, and whose it is; the

@@ -9,7 +9,7 @@ from contextvars import Context
 from types import CoroutineType
 from typing import Any
 
-from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE
+from grainlike_worker.ipc._steps import JOB, SINCE, SLOW_S
 from grainlike_worker.linux._forks import FORK_DEPTH
 
 __all__ = ["SuspendedCoroutine", "as_coroutine"]
@@ -70,7 +70,7 @@ class SuspendedCoroutine:
                     os._exit(0)
                 words[JOB] = 0
                 took = time.monotonic() - begun
-                if took >= BLOCKED_S:
+                if took >= SLOW_S:
                     self._slow(took)
             del sent  # an exception holds this frame, and must not be held by it
 

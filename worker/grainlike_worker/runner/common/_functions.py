@@ -68,6 +68,14 @@ class LoadedFunction(NamedTuple):
     plain_most: int = sys.maxsize
     is_chain: bool = False
 
+    @property
+    def place(self) -> str:
+        """The file and line where the function is written; empty where that is not known."""
+        if type(self.callable) is not FunctionType:
+            return ""
+        code = self.callable.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
     def is_final(self, error: BaseException) -> bool:
         """Return True if a call that failed with `error` is not to be tried again."""
         # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.

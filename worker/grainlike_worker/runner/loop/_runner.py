@@ -36,7 +36,7 @@ from grainlike.wire import (
     StopReason,
     Undefine,
 )
-from grainlike_worker.ipc._steps import BLOCKED_S, CALLED, JOB, LOADS, SINCE
+from grainlike_worker.ipc._steps import CALLED, JOB, LOADS, SINCE, SLOW_S
 from grainlike_worker.linux._forks import FORK_DEPTH
 from grainlike_worker.runner.common._coroutines import SuspendedCoroutine, as_coroutine
 from grainlike_worker.runner.common._edited_modules import EditedModules
@@ -71,7 +71,7 @@ async def serve_shared(
     scratch: str | None = None,
     output: JobOutput | None = None,
     words: memoryview[float] | None = None,
-    slow: Callable[[JobInfo, float], None] | None = None,
+    slow: Callable[[JobInfo, str, float], None] | None = None,
     notice: BatchNotice | None = None,
     records: JobRecords | None = None,
     edits: EditedModules | None = None,
@@ -114,7 +114,7 @@ class LoopRunner:
         scratch: str | None,
         output: JobOutput | None,
         words: memoryview[float],
-        slow: Callable[[JobInfo, float], None] | None,
+        slow: Callable[[JobInfo, str, float], None] | None,
         notice: BatchNotice | None,
         records: JobRecords | None = None,
         edits: EditedModules | None = None,
@@ -261,7 +261,7 @@ class LoopRunner:
         if self._records is not None and function.logs not in self._records.admitted:
             self._records.admit(function.logs)
         words, nestings, step, here = self._words, self._uplink.nestings, self._first_step, FORK_DEPTH[0]
-        brief, allocation = min(_BRIEF_S, BLOCKED_S), lease.allocation
+        brief, allocation = min(_BRIEF_S, SLOW_S), lease.allocation
         begun = now = laps.now
         code, final = Code.SUCCEEDED if function.refusal is None else Code.FAILED, False
         odd: Payload | Stays | SuspendedCoroutine | None = None
@@ -281,8 +281,8 @@ class LoopRunner:
             if FORK_DEPTH[0] != here:
                 os._exit(0)
             now = time.monotonic()
-            if now - begun >= BLOCKED_S:
-                self._blocked(info, now - begun)
+            if now - begun >= SLOW_S:
+                self._blocked(info, function, now - begun)
             if not isinstance(outcome, bytes):
                 odd = outcome
                 break
@@ -308,9 +308,9 @@ class LoopRunner:
             lease.ran(code, odd, begun, now - begun, (now - begun) * busy, final=final)
         return None
 
-    def _blocked(self, info: JobInfo, seconds: float) -> None:
+    def _blocked(self, info: JobInfo, function: LoadedFunction, seconds: float) -> None:
         if self._slow is not None:
-            self._slow(info, seconds)
+            self._slow(info, function.place, seconds)
 
     def _first_step(
         self,
@@ -355,7 +355,9 @@ class LoopRunner:
                 return told if told.buffers else bytes(told.data)
             coroutine = told
             yielded = coroutine.send(None)  # it has asked for room, and waits
-        return SuspendedCoroutine(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
+        return SuspendedCoroutine(
+            context, coroutine, yielded, self._words, info.id, partial(self._blocked, info, function)
+        )
 
     def _coroutine(self, made: Any, function: LoadedFunction, info: JobInfo) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that runs a call that gave none: a stream's generator, or something to await."""
