@@ -80,6 +80,11 @@ def _read_command(words: Sequence[str], default: str | None, *, lenient: bool, w
             raise ValueError(f"{words[0]} takes a request, as {words[0]} 'cores=2'")
         wanted.append(words[1])
         words = words[2:]
+    if wanted and "--" in words:
+        end = words.index("--")
+        if all("=" in word or word == "|" for word in words[:end]) and end:
+            whole = shlex.quote(" ".join([*wanted, *words[:end]]))
+            raise ValueError(f"a request is one word, so quote it: -r {whole} -- {shlex.join(words[end + 1 :])}")
     if words and words[0] == "--":
         words = words[1:]
     if not words or not words[0]:

@@ -5,6 +5,7 @@ import re
 import reprlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import partial
 from itertools import islice
 from types import BuiltinMethodType, FunctionType, MethodType
@@ -20,6 +21,9 @@ Part = tuple[str, object]
 _DEEPEST = 32
 _WIDEST = 1000
 _NOT_IN_MODULE = re.compile(r"attribute .* on <module |module '.*' has no attribute ")
+_CONTEXT_VARIABLE = (
+    ". A context variable belongs to its process: call .get() in the program, and give the value as an argument"
+)
 _short = reprlib.Repr()
 _short.maxstring = 60
 
@@ -35,7 +39,8 @@ def refusal(what: str, obj: object, travels: Test, error: BaseException) -> Seri
     place = f"{what}, at {path.strip()}," if path else what
     if isinstance(reason, SerializationError):
         return SerializationError(f"{place.rstrip(',')}: {reason}")  # the object says itself what cannot be sent
-    return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)})")
+    hint = _CONTEXT_VARIABLE if type(culprit) is ContextVar else ""
+    return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)}){hint}")
 
 
 def cause_of_refusal(error: BaseException) -> BaseException:

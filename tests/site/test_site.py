@@ -1,5 +1,6 @@
 """Sources of the site and the last check of it; `make docs` does both with the pages that it builds."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_has_a_place_and_every_place_a_page(sources: Path, tmp_path: Path) -> None:
     assert list(mistakes(_CONFIG, sources, tmp_path)) == []
+
+
+def test_pages_link_to_files_that_are_there_before_the_site_is_built() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    linked = [
+        (page, link) for page in pages for link in re.findall(r"\]\(([^)#:\s]+\.md)(?:#[^)]*)?\)", page.read_text())
+    ]
+    assert len(linked) > 100
+    assert [(page.name, link) for page, link in linked if not (page.parent / link).is_file()] == []
 
 
 def test_the_reference_has_every_option_of_a_command(sources: Path) -> None:

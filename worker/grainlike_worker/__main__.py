@@ -34,7 +34,13 @@ from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
 from grainlike_worker.daemon._data_process import check_data_option
 from grainlike_worker.daemon._introduction import check_introduction
-from grainlike_worker.daemon._probe import end_of_batch_job, grace_before_end, offer_of_daemon, warn_of_logical
+from grainlike_worker.daemon._probe import (
+    end_of_batch_job,
+    grace_before_end,
+    offer_of_daemon,
+    warn_of_logical,
+    warn_of_memory,
+)
 from grainlike_worker.daemon._serve import serve_daemon
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer, stop_at_signal
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
@@ -160,6 +166,7 @@ async def _serve(
 ) -> int:
     check_introduction(name, offer)
     warn_of_logical(offer)
+    warn_of_memory(offer)
     failure: Exception | None = None
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:

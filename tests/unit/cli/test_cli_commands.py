@@ -22,6 +22,7 @@ def test_a_line_is_a_command_with_or_without_a_request_of_its_own():
     -r gpu0=1 -- ./train.py "two words"
     --request 'gpu1=1' -r cores=2 ./train.py -r 3
     -- -odd-program
+    -r cores=1 env A=1 -- b
     fetch http://host/a#b '# no comment'# "#"
     """
     commands, warnings = read(text)
@@ -30,6 +31,7 @@ def test_a_line_is_a_command_with_or_without_a_request_of_its_own():
         (("./train.py", "two words"), "gpu0=1"),
         (("./train.py", "-r", "3"), "cores=2 gpu1=1"),
         (("-odd-program",), "cores=1"),
+        (("env", "A=1", "--", "b"), "cores=1"),
         (("fetch", "http://host/a#b", "# no comment#", "#"), "cores=1"),
     ]
     assert warnings == []
@@ -44,6 +46,8 @@ def test_a_line_is_a_command_with_or_without_a_request_of_its_own():
         ("-r cores -- true", "line 2: parts must be KEY=VALUE, but 'cores' is not"),
         ("-r cores=-1 -- true", "line 2: .*cores"),
         ("echo 'open", "line 2: No closing quotation"),
+        ("-r cores=1 memory=5Gi -- a 'b c'", "line 2: .*quote it: -r 'cores=1 memory=5Gi' -- a 'b c'"),
+        ("-r cores=1 -r a=1 | b=2 -- c", "line 2: .*quote it: -r 'cores=1 a=1 | b=2' -- c".replace("|", "[|]")),
     ],
 )
 def test_a_wrong_line_is_named(line, complaint):

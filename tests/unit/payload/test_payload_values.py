@@ -139,7 +139,7 @@ REFUSED = {
     "database": (lambda: sqlite3.connect(":memory:"), "sqlite3.Connection"),
     "frame": (sys._getframe, "builtins.frame"),
     "weak reference": (lambda: weakref.ref(Holder), "weakref"),
-    "context variable": (lambda: contextvars.ContextVar("v"), "ContextVar"),
+    "context variable": (lambda: contextvars.ContextVar("v"), "call .get() in the program, and give the value as an"),
     "reduce raises": (ReduceRaises, "ValueError: no way"),
     "reduce exits": (ReduceExits, "SystemExit: 3"),
     "reduce gives nonsense": (ReduceGivesNonsense, "ReduceGivesNonsense"),

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from grainlike.resources import Cores, offer_of
+from grainlike.resources import Cores, Memory, offer_of
 from grainlike_worker.__main__ import NO_HEAD, serve
-from grainlike_worker.daemon._probe import warn_of_logical
+from grainlike_worker.daemon import _probe
+from grainlike_worker.daemon._probe import warn_of_logical, warn_of_memory
 
 
 def test_a_slip_in_what_is_offered_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -32,3 +33,17 @@ def test_thousands_of_cores_that_are_not_there_are_no_long_line_of_the_log(caplo
     warn_of_logical(offer_of(Cores(list(range(10_000, 18_000, 2))), own_cores=range(2)))
     (record,) = caplog.records
     assert "10038] and 3980 more are not of this machine" in record.getMessage()
+
+
+def test_more_memory_than_the_machine_has_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_probe, "own_memory", lambda: 24 << 30)
+    for size in ("24Gi", "25Gi"):
+        warn_of_memory(offer_of(Cores(1) & Memory(size), own_cores=range(1)))
+    (record,) = caplog.records
+    words = "memory=25Gi is more than this machine lets a process have, memory=24Gi"
+    assert record.getMessage() == f"{words}: given out and shown, but not there for jobs"
+    caplog.clear()
+    serve(head=str(tmp_path / "none.json"), resources="cores=[0] memory=1Ei", name="n1", log_level="info")
+    assert "memory=1Ei is more than" in caplog.text

@@ -22,6 +22,7 @@ from grainlike.resources import (
     WallTime,
     logical_cores,
     offer_of,
+    shown_amounts,
 )
 from grainlike.subprocesses import choose_cores
 from grainlike.system import BatchJob, batch_job, block_label, cpu_limit, own_memory
@@ -42,6 +43,7 @@ __all__ = [
     "own_topology",
     "topology",
     "warn_of_logical",
+    "warn_of_memory",
 ]
 
 logger = logging.getLogger("grainlike.worker")
@@ -198,6 +200,14 @@ def warn_of_logical(offer: Allocation) -> None:
             else f"{[*logical[:_SHOWN]]} and {len(logical) - _SHOWN} more"
         )
         logger.warning("cores %s are not of this machine: given out and shown, never pinned", some)
+
+
+def warn_of_memory(offer: Allocation) -> None:
+    """Log a warning if an offer has more memory than this process may use."""
+    memory = own_memory()
+    if memory and offer.memory > memory:
+        words = "%s is more than this machine lets a process have, %s: given out and shown, but not there for jobs"
+        logger.warning(words, shown_amounts(f"memory={offer.memory}"), shown_amounts(f"memory={memory}"))
 
 
 def offered_devices(offer: Allocation) -> Devices:
