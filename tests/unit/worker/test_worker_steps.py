@@ -105,8 +105,8 @@ def test_of_a_stack_only_the_users_part_is_told():
 
 @pytest.mark.anyio
 async def test_a_step_is_told_while_it_lasts_and_a_slow_one_after_it(monkeypatch):
-    monkeypatch.setattr(_coroutines, "BLOCKED_S", 0.0)
-    monkeypatch.setattr(_runner, "BLOCKED_S", 0.0)
+    monkeypatch.setattr(_coroutines, "SLOW_S", 0.0)
+    monkeypatch.setattr(_runner, "SLOW_S", 0.0)
     shared = SimpleNamespace(words=memoryview(bytearray(8 * (CALLED + 1))).cast("d"), seen=[], slow=[])
     monkeypatch.setitem(sys.modules, "what_test_and_job_share", shared)
 
@@ -140,5 +140,5 @@ async def test_a_step_is_told_while_it_lasts_and_a_slow_one_after_it(monkeypatch
             await near.run(hear)
     assert shared.seen == [17, 17, 17]
     assert shared.words[JOB] == 0
-    assert {(info.id, info.name) for info, _ in shared.slow} == {(17, "busy")}
+    assert {(info.id, info.name) for info, _, _ in shared.slow} == {(17, "busy")}
     assert len(shared.slow) == 3
