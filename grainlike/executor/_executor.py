@@ -81,9 +81,10 @@ class Executor(ExecutorReports):
         scratch: a directory on a disk for values that do not fit there.
         scratch_limit: bytes of that disk that values may take (`"100Gi"`).
 
-    Leaving the block, or cancelling it, cancels the calls that still run, waits until they have ended, and leaves no
-    process, socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be
-    closed in another task than it was opened in, but in the same event loop. An `await` in another loop ignores it.
+    Leaving the block, or cancelling it, cancels the calls that still run, `start`ed ones too, waits until they have
+    ended, and leaves no process, socket, file or thread behind. An exception that leaves the block is the user's own.
+    The executor may be closed in another task than it was opened in, but in the same event loop. An `await` in another
+    loop ignores it.
 
     `ex = await Executor(...)` opens it without a block, for the life of its event loop: for a notebook, or a prompt.
     What awaits after it uses it, and so do all tasks of the loop that are in no block. Where several are open round an
@@ -245,6 +246,7 @@ class Executor(ExecutorReports):
         self._check_end(error)
         left(self, self.loop_id)
         block_left(self, self._tokens.pop())
+        self._left_in_order = error is None
         await self._close()
         # What failed inside is told rather than what followed from it; an error of the user's own goes first.
         if self._failure is not None and (error is None or isinstance(error, GrainlikeError)):

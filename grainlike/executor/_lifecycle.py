@@ -18,6 +18,7 @@ from grainlike.eventloop import EventLoopId, Lifespan, here, is_here, soon
 from grainlike.executor._embedded import hooked_streams
 from grainlike.executor._forks import end_forked
 from grainlike.executor._interactive import is_notebook, is_prompt
+from grainlike.executor._left_calls import warn_of_left_calls
 from grainlike.executor._registry import Unopened, alone, current, left
 from grainlike.executor._settings import Settings
 from grainlike.joblogging import marked_records
@@ -52,6 +53,8 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._views: LiveViews | None = None
         self._stands = False
         """True while it is open without a block, and was not closed."""
+        self._left_in_order = False
+        """True once its block was left without an exception."""
         self._observed: ObservedRunner | None = None
         self._unopened = Unopened(self._made_by)
 
@@ -140,6 +143,8 @@ class ExecutorBase(Lifespan, BaseResolver):
         goes_on = self._service.detach()
         if self._observed is not None:
             self._observed.detached = goes_on
+        if self._left_in_order and not goes_on:
+            warn_of_left_calls(self._engine.wanted())
         self._state = "closing"  # also when it was the loop that ended us
         self._engine.cancel_all()
         if self._engine.fetcher is not None:

@@ -98,8 +98,9 @@ def start(placeholder: Stream[T]) -> Stream[T]: ...
 def start(placeholder: Delayed[Any] | Stream[Any]) -> Delayed[Any] | Stream[Any]:
     """Begin the work without waiting, and return the placeholder.
 
-    Started work goes on when its awaiters are cancelled. A stream runs ahead of its reader by a window of items; it
-    ends with its reader all the same, as no other code could read it.
+    Started work goes on when its awaiters are cancelled, and ends with the block of its executor: await what you start
+    before that, `await gather(placeholders)`. The log has a warning of those that were never awaited. A stream runs
+    ahead of its reader by a window of items; it ends with its reader all the same, as no other code could read it.
 
     Raises:
         TypeError: it is not a placeholder.
