@@ -19,6 +19,7 @@ from grainlike.executor._executor import Executor
 from grainlike.executor._ready import ReadyResolver, is_ready
 from grainlike.executor._registry import (
     alone,
+    closed_in,
     current,
     enclosing,
     implicit_of,
@@ -147,6 +148,9 @@ def _implicitly(loop_id: EventLoopId) -> BaseResolver:
         if closed is not None and closed.is_own_process():
             words = "%r, of whose block this is, is closed: opened an implicit executor over %s for the %s"
             logger.warning(words, closed, made.offer, loop_id)
+        elif closed_in(loop_id):
+            words = "a call runs on this machine, on an implicit executor over %s: that of the %s has been closed"
+            logger.warning(words, made.offer, loop_id)
         else:
             logger.info("opened an implicit executor over %s for the %s", made.offer, loop_id)
     return executor

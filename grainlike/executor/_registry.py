@@ -10,6 +10,7 @@ import threading
 import warnings
 from contextlib import suppress
 from contextvars import ContextVar, Token
+from typing import Any
 from weakref import WeakSet
 
 from grainlike._tracebacks import is_ours
@@ -20,6 +21,7 @@ __all__ = [
     "Unopened",
     "alone",
     "block_left",
+    "closed_in",
     "current",
     "enclosing",
     "entered",
@@ -40,6 +42,8 @@ current: ContextVar[BaseResolver | None] = ContextVar("grainlike_executor", defa
 _open: dict[EventLoopId, list[BaseResolver]] = {}
 _standing: dict[EventLoopId, list[BaseResolver]] = {}
 _implicit: dict[EventLoopId, BaseResolver] = {}
+_closed_in: WeakSet[Any] = WeakSet()
+"""Loops of asyncio in which executors that users see have closed."""
 _made: list[int] = [0]
 """Number of implicit executors that this process has made."""
 
@@ -75,6 +79,8 @@ def left(executor: BaseResolver, loop_id: EventLoopId) -> None:
     innermost = current.get()
     if innermost is not None and innermost is executor and executor in _standing.get(loop_id, ()):
         current.set(innermost.enclosing)
+    if executor in _open.get(loop_id, ()) and loop_id.backend == "asyncio":
+        _closed_in.add(loop_id.loop)
     for executors in (_open, _standing):
         others = [one for one in executors.pop(loop_id, ()) if one is not executor]
         if others:
@@ -120,6 +126,11 @@ def standing_in(loop_id: EventLoopId) -> BaseResolver | None:
 def implicit_of(loop_id: EventLoopId) -> BaseResolver | None:
     """Return the implicit executor of a loop, if it has one."""
     return _implicit.get(loop_id)
+
+
+def closed_in(loop_id: EventLoopId) -> bool:
+    """Return True if an executor that users see has closed in a loop."""
+    return loop_id.loop in _closed_in
 
 
 def opened() -> list[BaseResolver]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import subprocess
@@ -243,6 +244,22 @@ async def main():
 
 asyncio.run(main())  # it closes the other one, too
 """
+
+
+async def runs_after(blocks: int) -> int:
+    for _ in range(blocks):
+        async with Executor(local=Cores(1)):
+            pass
+    return await (delayed(abs) @ Cores(1))(-3)
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_a_call_after_the_block_of_its_executor_is_told_where_it_runs(caplog, blocks: int) -> None:
+    assert asyncio.run(runs_after(blocks)) == 3
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == blocks
+    assert all("a call runs on this machine, on an implicit executor over " in words for words in told)
+    assert all(words.endswith("has been closed") for words in told)
 
 
 def test_an_executor_that_is_closed_inside_its_block_is_named_where_another_takes_over(tmp_path: Path) -> None:
