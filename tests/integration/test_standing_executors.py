@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import subprocess
@@ -246,20 +245,29 @@ asyncio.run(main())  # it closes the other one, too
 """
 
 
-async def runs_after(blocks: int) -> int:
-    for _ in range(blocks):
-        async with Executor(local=Cores(1)):
-            pass
-    return await (delayed(abs) @ Cores(1))(-3)
+LEFT = """
+import asyncio
+
+from grainlike import Cores, Executor, delayed
+
+async def main():
+    async with Executor(local=Cores([0])):
+        pass
+    print(await (delayed(abs) @ Cores(1))(-3))
+
+asyncio.run(main())
+"""
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
-def test_a_call_after_the_block_of_its_executor_is_told_where_it_runs(caplog, blocks: int) -> None:
-    assert asyncio.run(runs_after(blocks)) == 3
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+def test_a_call_after_the_block_of_its_executor_is_told_where_it_runs(tmp_path: Path, blocks: int) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LEFT if blocks else LEFT.replace("async with Executor(local=Cores([0])):", "if True:"))
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "3\n"), ended.stderr
+    told = [line for line in ended.stderr.splitlines() if "runs on this machine, on an implicit executor over " in line]
     assert len(told) == blocks
-    assert all("a call runs on this machine, on an implicit executor over " in words for words in told)
-    assert all(words.endswith("has been closed") for words in told)
+    assert all(line.endswith("has been closed") for line in told)
 
 
 def test_an_executor_that_is_closed_inside_its_block_is_named_where_another_takes_over(tmp_path: Path) -> None:
