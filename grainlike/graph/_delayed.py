@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast, final
 
 from grainlike._tracebacks import fold
 from grainlike.graph._function import Function, operation
-from grainlike.graph._misspelled import coroutine_hint, hint_at_future, refuse_called_request
+from grainlike.graph._misspelled import attribute_hint, coroutine_hint, hint_at_future, refuse_called_request
 from grainlike.graph._node import Node, current_resolver, fetched
 from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
@@ -73,8 +73,8 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
     Operators, indexing, attributes, method calls and NumPy functions give further placeholders. `a_[i] = v`, `del
     a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; placeholders that were derived from
     `a_` before do not change. A placeholder has no public names of its own: `r_.cancel()`, `r_.done()` and
-    `r_.result()` are calls of the value's methods, so write `cancel(r_)` and `info(r_)`. The first such call in a
-    program causes a warning. A placeholder hashes by identity, and a copy of it stands for the same value.
+    `r_.result()` are calls of the value's methods, so write `cancel(r_)` and `info(r_)`. The first such call of each
+    name causes a warning. A placeholder hashes by identity, and a copy of it stands for the same value.
 
     Raises:
         AttributeError: the placeholder is used as a future (`asyncio.wait([a_])`): it has no `add_done_callback`.
@@ -161,7 +161,7 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
         node = self._node
         request = f", {node.request}" if node.request else ""
         shown = f"<Delayed {shown_call(node)}: {node.state.label}{request}>"
-        return shown + coroutine_hint(sys._getframe(1))
+        return shown + (coroutine_hint(sys._getframe(1)) or attribute_hint(node))
 
     def _ipython_display_(self) -> None:
         """Show it in a notebook, in place of `_repr_html_`, while its call has not ended."""

@@ -10,7 +10,14 @@ from grainlike.graph._node import Node
 from grainlike.graph._state import RunsIn
 from grainlike.resources import KINDS, Request
 
-__all__ = ["coroutine_hint", "hint_at_future", "refuse_called_request", "refuse_options", "refuse_request"]
+__all__ = [
+    "attribute_hint",
+    "coroutine_hint",
+    "hint_at_future",
+    "refuse_called_request",
+    "refuse_options",
+    "refuse_request",
+]
 
 _TAKES_COROUTINES = {
     ("asyncio.tasks", "create_task"),
@@ -38,25 +45,28 @@ _OF_FUTURES = {
     "exception": "`await r_`, or info(r_).error",
     "done": "info(r_).state",
     "compute": "`await r_`",
+    "persist": "start(r_)",
+    "status": "info(r_).state",
+    "key": "info(r_).job",
     "cancel": "cancel(r_)",
 }
 """Methods of futures, and of Dask's collections, with what to write for a placeholder."""
 
+_ATTRIBUTES = ("status", "key")
+"""Those that are attributes of Dask's futures."""
+
 _hinted: set[str] = set()
-"""Not empty once the hint was given."""
+"""The names of which the hint was given."""
 
 
 def hint_at_future(node: Node) -> None:
-    """Warn, the first time in this process, if what is called without arguments is `r_.result`, `r_.done` and so on.
+    """Warn, the first time of each in this process, if what is called is `r_.result`, `r_.done` and so on.
 
     The value may have a method of that name, so the call is made a placeholder all the same.
     """
-    if _hinted or node.finished or node.function.callable is not getattr:
+    name = _name_of_futures(node)
+    if not name or name in _hinted:
         return
-    args, _ = node.given
-    if len(args) != 2 or args[1] not in _OF_FUTURES:
-        return
-    name = args[1]
     _hinted.add(name)
     warnings.warn(
         f"r_.{name}() on a placeholder is a call of the value's own method {name}(), and gives a further placeholder: "
@@ -64,6 +74,23 @@ def hint_at_future(node: Node) -> None:
         UserWarning,
         stacklevel=3,
     )
+
+
+def attribute_hint(node: Node) -> str:
+    """Return what to write instead, where what is shown is `r_.status` or `r_.key` of a placeholder; else nothing.
+
+    A warning would come with each value that has such an attribute, as the answers of web services have.
+    """
+    name = _name_of_futures(node)
+    return f", the value's own attribute: for the placeholder write {_OF_FUTURES[name]}" if name in _ATTRIBUTES else ""
+
+
+def _name_of_futures(node: Node) -> str:
+    """Return the attribute that a node gets from a value, if it is a name of futures; else an empty text."""
+    if node.finished or node.function.callable is not getattr:
+        return ""
+    args, _ = node.given
+    return args[1] if len(args) == 2 and args[1] in _OF_FUTURES else ""
 
 
 def refuse_called_request(node: Node) -> None:

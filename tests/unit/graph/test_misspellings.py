@@ -102,6 +102,9 @@ def test_start_outside_a_loop_does_not_speak_of_awaiting() -> None:
         ("exception", "`await r_`, or info(r_).error"),
         ("done", "info(r_).state"),
         ("compute", "`await r_`"),
+        ("persist", "start(r_)"),
+        ("status", "info(r_).state"),
+        ("key", "info(r_).job"),
         ("cancel", "cancel(r_)"),
     ],
 )
@@ -121,6 +124,24 @@ def test_methods_of_futures_are_the_value_s_own_and_said_to_be_once(
     assert warning.category is UserWarning
     assert warning.filename == __file__
     assert info(called).state == "lazy"
+
+
+def test_each_name_of_futures_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_misspelled, "_hinted", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        R.result()
+        R.compute()
+        R.result()
+    assert [str(warning.message).split("(")[0] for warning in caught] == ["r_.result", "r_.compute"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("status", "info(r_).state"), ("key", "info(r_).job")])
+def test_attributes_of_other_futures_are_shown_as_the_value_s_own(name: str, meant: str) -> None:
+    assert repr(getattr(R, name)) == (
+        f"<Delayed getattr: lazy>, the value's own attribute: for the placeholder write {meant}"
+    )
+    assert repr(R.shape) == "<Delayed getattr: lazy>"
 
 
 def test_other_methods_of_the_value_are_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
