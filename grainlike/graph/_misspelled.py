@@ -37,6 +37,13 @@ def coroutine_hint(caller: FrameType) -> str:
         return ""
     if caller.f_code.co_name == "run":
         return ", which is no coroutine: write grainlike.run(main), with `await r_` in main"
+    above = (frame for frame in (caller, caller.f_back) if frame is not None)
+    if any(frame.f_globals.get("__name__") == "asyncio.taskgroups" for frame in above):
+        # The group would not wait for a task of ensure_future.
+        return (
+            ", which is no coroutine: write `async def job(): return await r_` and create_task(job()), "
+            "so that the group waits for it"
+        )
     return ", which is no coroutine: write asyncio.ensure_future(r_) for a task, or start(r_)"
 
 
