@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from grainlike.net import RETURN_S, has_journal_note, is_elsewhere, is_locked, r
 from grainlike.wire import (
     AskDepart,
     AskHead,
+    AskJobs,
     AskSessions,
     AskStop,
     AskWorkers,
     Done,
     HeadIs,
+    JobsAre,
     Matched,
     SessionRow,
     SessionsAre,
@@ -26,6 +29,12 @@ from grainlike.wire import (
 )
 
 __all__ = ["stop_head"]
+
+_MOST_JOBS = 10_000
+"""Most jobs of which `head stop` looks whose they were."""
+
+_RUNS = ("running", "stopping")
+"""States of jobs that run."""
 
 _LOOK_S = 0.05
 """Seconds between two looks at the workers that end."""
@@ -42,6 +51,7 @@ async def stop_head(caller: BlockingClient, *, forget: bool, workers: bool) -> i
     sessions keep, or where a worker has not ended.
     """
     head = await caller.ask(AskHead(0), HeadIs)
+    jobs = await caller.ask(AskJobs(0, _MOST_JOBS), JobsAre)  # as long as their workers are there
     all_ended = not workers or await _end_all_workers(caller)
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
     held = [session for session in sessions if session.names or session.jobs]
@@ -53,6 +63,8 @@ async def stop_head(caller: BlockingClient, *, forget: bool, workers: bool) -> i
     await caller.gone()
     _wait_for_end(caller.process if head.ends_process else "", head.directory if noted else "")
     print("stopped")  # noqa: T201
+    for line in _ended(jobs, {session.client for session in sessions}):
+        print(escaped_line(line))  # noqa: T201
     if forget:
         # The note goes once the end is in the journal, whatever the disk said before; who sees no note goes by that.
         stays = has_journal_note(head.cluster, Path(head.directory)) if noted else bool(failure)
@@ -95,6 +107,21 @@ def _wait_for_end(process: str, journal: str) -> None:
     due = time.monotonic() + _END_S
     while (runs_here(process) or (journal and is_locked(Path(journal)))) and time.monotonic() < due:
         time.sleep(0.01)
+
+
+def _ended(jobs: JobsAre, sessions: set[int]) -> Iterator[str]:
+    """Iterate over the lines that say which jobs ended with a head, by their programs: those of sessions do not."""
+    counts: dict[str, Counter[str]] = {}
+    for job in jobs.jobs:
+        if job.client not in sessions:
+            counts.setdefault(job.program, Counter())["running" if job.state in _RUNS else "waiting"] += 1
+    for program, count in counts.items():
+        states = [f"{n} {state}" for state in ("running", "waiting") if (n := count[state])]
+        first, *rest = states
+        noun = "job" if first.startswith("1 ") else "jobs"
+        yield f"ended {' and '.join([f'{first} {noun}', *rest])} of {program}"
+    if jobs.next:
+        yield f"these are of the oldest {len(jobs.jobs)} jobs, of {jobs.total}"
 
 
 def _dropped(held: list[SessionRow], journal: str) -> Iterator[str]:

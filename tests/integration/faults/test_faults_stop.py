@@ -3,23 +3,26 @@
 import asyncio
 import math
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 from heads import ROOT, head_process, listens
 from limits import LIMIT_S
+from waiting import until
 
-from grainlike import Cores, HeadLostError, JournalError, connect, delayed
+from grainlike import Cores, HeadLostError, JournalError, connect, delayed, start
 from grainlike.cli import _head, main
 from grainlike.client._connection import call
 from grainlike.head.durable import HeadDaemon, _store
 from grainlike.net import accesses_for, find_access, make_credentials, write_access
-from grainlike.wire import AskSessions, SessionsAre
+from grainlike.wire import AskJobs, AskSessions, JobsAre, SessionsAre
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("no_short_bytecode")]
 
@@ -83,6 +86,38 @@ async def test_what_sessions_keep_and_their_jobs_go_on_with_the_next_head(tmp_pa
         assert capsys.readouterr().out.splitlines() == ["stopped", dropped]
         async with HeadDaemon(TLS, journal=journal):
             assert await sessions() == []
+
+
+async def test_jobs_of_programs_that_end_with_the_head_are_told(start_worker, gates, capsys):
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
+        async with HeadDaemon(TLS) as daemon:
+            async with connect(session="campaign") as kept:
+                start_worker(kept.address, name="n1", resources="cores=2")
+                await kept.wait_for_workers(1)
+                kept.name("waits", (square @ Cores(4))(3))
+                await sessions()
+            ex = await connect()
+            begun = [start((stand @ Cores(1))(gate.visit, x)) for x in range(2)]
+            for _ in begun:
+                await gate.arrival()
+            begun.append(start((square @ Cores(2))(1)))
+            async with call() as caller:
+                await until(lambda: has_jobs(caller, 4))
+            stopping = await stop(daemon)
+        assert await stopping == 0
+        for r_ in begun:
+            with pytest.raises(HeadLostError):
+                await r_
+        with suppress(HeadLostError):
+            await ex.aclose()
+    first, ended, dropped = capsys.readouterr().out.splitlines()
+    assert first == "stopped"
+    assert re.fullmatch(rf"ended 2 running jobs and 1 waiting of \S+:{os.getpid()}", ended)
+    assert dropped.startswith("dropped: session 'campaign'")
+
+
+async def has_jobs(caller, count):
+    return (await caller.ask(AskJobs(0, 10), JobsAre)).total == count
 
 
 async def test_workers_that_were_started_by_hand_end_with_their_head_where_that_is_asked(
