@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from contextlib import aclosing
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, cast
 
 import anyio
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from grainlike.engine import BaseResolver, Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here, is_here
 from grainlike.executor._exits import close_at_exit
+from grainlike.executor._misspelled import refuse_attribute, refuse_options
 from grainlike.executor._registry import block_left, current, enclosing, entered, left, standing_in
 from grainlike.executor._reports import ExecutorReports
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
@@ -131,7 +132,10 @@ class Executor(ExecutorReports):
         store: str | None = None,
         scratch: str | PathLike[str] | None = None,
         scratch_limit: str | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_options(unknown)
         super().__init__(
             settings_for(
                 local=local,
@@ -253,6 +257,9 @@ class Executor(ExecutorReports):
             raise self._failure
 
     if not TYPE_CHECKING:  # to a type checker, all of these are wrong
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name)
 
         def __enter__(self) -> NoReturn:
             self._unopened.excuse()

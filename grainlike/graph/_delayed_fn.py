@@ -21,7 +21,7 @@ from typing import (
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import Function, Options, is_generator, main_file
-from grainlike.graph._misspelled import refuse_options, refuse_request
+from grainlike.graph._misspelled import refuse_attribute, refuse_options, refuse_request
 from grainlike.graph._never_awaited import note_origin, origins
 from grainlike.graph._node import Node, StreamNode
 from grainlike.graph._placeholder import LEAVES, SEQUENCES, Placeholder, capture, rebind
@@ -110,7 +110,13 @@ class _Wrapper(Generic[P, T_co]):
 
     __rsub__ = __sub__
 
-    if not TYPE_CHECKING:  # to a type checker, awaiting a function is wrong
+    if not TYPE_CHECKING:  # to a type checker, awaiting a function is wrong, and so are other names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuse what neither it nor its function has."""
+            request = "" if self.request is None else f" @ {self.request!r}"
+            fn = self.function.name
+            refuse_attribute(type(self).__name__, name, f"({fn}{request})" if request else fn)
 
         def __await__(self) -> NoReturn:
             name = self.function.name

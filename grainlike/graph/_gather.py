@@ -7,6 +7,7 @@ from types import CoroutineType
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from grainlike.graph._delayed import Delayed
+from grainlike.graph._delayed_fn import DelayedFn
 from grainlike.graph._function import operation
 from grainlike.graph._node import Node
 from grainlike.graph._operators import operate
@@ -117,7 +118,8 @@ def gather(*items: Any, return_exceptions: bool = False) -> Delayed[Any]:
     no other code awaits, in any case.
 
     Raises:
-        TypeError: the one argument is neither a placeholder nor iterable; or one of them is a coroutine.
+        TypeError: the one argument is neither a placeholder nor iterable; or one of them is a coroutine, or a delayed
+            function that was not called.
 
     Example::
 
@@ -128,8 +130,11 @@ def gather(*items: Any, return_exceptions: bool = False) -> Delayed[Any]:
     """
     if len(items) == 1 and not isinstance(items[0], Placeholder):
         items = _listed(items[0])
-    if CoroutineType in set(map(type, items)):  # in C: there may be very many
+    kinds = set(map(type, items))  # in C: there may be very many
+    if CoroutineType in kinds:
         _refuse_coroutines(items)
+    if DelayedFn in kinds:
+        _refuse_functions(items)
     collect = operation(_collect, "gather", nout=len(items), accepts_errors=bool(return_exceptions), collects=True)
     return Delayed(operate(collect, *items))
 
@@ -145,7 +150,16 @@ def _refuse_coroutines(items: Iterable[object]) -> NoReturn:
     )
 
 
+def _refuse_functions(items: Iterable[object]) -> NoReturn:
+    fn = next(item for item in items if isinstance(item, DelayedFn))
+    name = fn.function.name
+    call = f"{name}(...)" if fn.request is None else f"({name} @ {fn.request!r})(...)"
+    raise TypeError(f"gather takes placeholders, and {name} is a delayed function: call it, `{call}`")
+
+
 def _listed(items: Any) -> tuple[Any, ...]:
+    if isinstance(items, DelayedFn):
+        _refuse_functions([items])
     if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
         raise TypeError(
             f"gather takes placeholders, or one iterable of them, not {type(items).__name__}; "

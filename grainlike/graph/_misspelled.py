@@ -14,6 +14,7 @@ __all__ = [
     "attribute_hint",
     "coroutine_hint",
     "hint_at_future",
+    "refuse_attribute",
     "refuse_called_request",
     "refuse_options",
     "refuse_request",
@@ -114,6 +115,27 @@ def refuse_called_request(node: Node) -> None:
         raise TypeError(f"`{name}({args[0]!r})(...)` calls {name} with a request: write `({name} @ {args[0]!r})(...)`")
 
 
+_ELSEWHERE = {
+    "map": "await gather({fn}(x) for x in xs)`, or `amap({fn}, xs)",
+    "starmap": "await gather({fn}(*x) for x in xs)",
+    "remote": "{fn}(x)",
+    "delay": "{fn}(x)",
+    "submit": "start({fn}(x))",
+}
+"""What calls a function many times, or begins a call, in other libraries, and what to write for a delayed function."""
+
+
+def refuse_attribute(kind: str, name: str, fn: str) -> NoReturn:
+    """Refuse `fn.map(xs)`, `fn.remote(x)` and every other attribute that there is not.
+
+    Raises:
+        AttributeError: always; with the right spelling where a call was meant.
+    """
+    meant = _ELSEWHERE.get(name)
+    hint = f": write `{meant.format(fn=fn)}`" if meant else ""
+    raise AttributeError(f"{kind!r} object has no attribute {name!r}{hint}")
+
+
 def refuse_request(request: Request) -> NoReturn:
     """Refuse `@delayed(Cores(4))`.
 
@@ -126,6 +148,9 @@ def refuse_request(request: Request) -> NoReturn:
     )
 
 
+_OPTIONS = ("nout", "name", "retries", "timeout", "priority", "keep", "isolate", "cache")
+"""Options of `delayed`."""
+
 _TERMS = {"walltime": "WallTime", "nodes": "Nodes"}
 """Requests that are no amounts, by the name that an option for them would have."""
 
@@ -137,10 +162,19 @@ def refuse_options(unknown: dict[str, object]) -> NoReturn:
         TypeError: always; with the right spelling where a request was meant.
     """
     name, value = next(iter(unknown.items()))
+    if type(value) is Request:
+        raise TypeError(
+            f"@delayed takes no {name}=: resources are given at the call; write `@delayed` above the function, and "
+            f"`(fn @ {value!r})(x)`"
+        )
     kind = KINDS.get(name.lower())
     request = _TERMS.get(name.lower()) if kind is None else kind.word
     if not request:
-        raise TypeError(f"delayed() got an unexpected keyword argument {name!r}")
+        from difflib import get_close_matches  # few programs are wrong
+
+        near = get_close_matches(name, _OPTIONS, 1)
+        hint = f": write {near[0]}=" if near else ""
+        raise TypeError(f"delayed() got an unexpected keyword argument {name!r}{hint}")
     raise TypeError(
         f"@delayed takes no {name}=: resources are given at the call; write `@delayed` above the function, and "
         f"`(fn @ {request}({value!r}))(x)`"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import anyio
 
@@ -13,14 +13,20 @@ from grainlike.engine import BaseResolver
 from grainlike.executor import find
 from grainlike.graph import Delayed, Node, node_of
 from grainlike.maps._amap import OnlyAsync
+from grainlike.maps._wait import listed
 
 __all__ = ["as_completed"]
 
 T = TypeVar("T")
 
 
-def as_completed(placeholders: Iterable[Delayed[T]]) -> AsyncIterator[Delayed[T]]:
-    """Yield placeholders as they finish, whatever their outcome: await each to get its value or its error.
+@overload
+def as_completed(*placeholders: Delayed[T]) -> AsyncIterator[Delayed[T]]: ...
+@overload
+def as_completed(placeholders: Iterable[Delayed[T]], /) -> AsyncIterator[Delayed[T]]: ...
+def as_completed(*placeholders: Any) -> AsyncIterator[Delayed[Any]]:
+    """Yield placeholders, given as arguments or as one iterable, as they finish, whatever their outcome: await each to
+    get its value or its error.
 
     All are started at the first step. Leaving the loop early lets the others run, as with `asyncio.as_completed`.
     Cancelling the loop cancels the calls that nothing else awaits.
@@ -33,7 +39,10 @@ def as_completed(placeholders: Iterable[Delayed[T]]) -> AsyncIterator[Delayed[T]
         async for r_ in as_completed([(fit @ Cores(1))(x) for x in data]):
             print(await r_)
     """
-    return _Arrivals(list(placeholders))
+    items = list(placeholders)
+    if len(items) == 1 and not isinstance(items[0], Delayed):
+        items = listed(items[0], "as_completed")
+    return _Arrivals(items)
 
 
 class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):

@@ -287,6 +287,16 @@ async def test_what_comes_as_it_is_ready_says_how_it_is_read(many, instead):
         list(many())
 
 
+async def test_as_completed_takes_placeholders_as_gather_does():
+    calls = [(double @ Cores(1))(x) for x in range(2)]
+    async with Executor(local=Cores(2)):
+        assert sorted([await r_ async for r_ in as_completed(*calls)]) == [0, 2]
+        assert sorted([await r_ async for r_ in as_completed(calls)]) == [0, 2]
+        assert [await r_ async for r_ in as_completed(calls[1])] == [2]
+    with pytest.raises(TypeError, match="as_completed takes placeholders, or one iterable of them, not int"):
+        as_completed(3)
+
+
 async def test_a_placeholder_belongs_to_the_executor_that_started_it():
     async with Executor(local=Cores(2)):
         r_ = start((delayed(anyio.sleep_forever) @ Cores(1))())

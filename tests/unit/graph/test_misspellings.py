@@ -1,13 +1,14 @@
 """Calls that look right and are not: each is refused, with the spelling that was meant."""
 
 import asyncio
+import inspect
 import sys
 import warnings
 from typing import Any
 
 import pytest
 
-from grainlike import Cores, run, start
+from grainlike import Cores, Executor, gather, run, start
 from grainlike.graph import _misspelled, delayed, info
 
 R: Any = delayed(len)("abc")
@@ -30,7 +31,68 @@ def test_a_request_is_not_given_to_the_decorator() -> None:
 
 
 def test_an_option_that_there_is_not_is_refused_as_python_does() -> None:
-    assert said(lambda: DELAYED(retry=3)) == "delayed() got an unexpected keyword argument 'retry'"
+    unexpected = "delayed() got an unexpected keyword argument"
+    assert said(lambda: DELAYED(retry=3)) == f"{unexpected} 'retry': write retries="
+    assert tuple(inspect.signature(delayed).parameters)[1:-1] == _misspelled._OPTIONS
+    assert said(lambda: DELAYED(colour=3)) == f"{unexpected} 'colour'"
+
+
+def test_a_request_under_any_name_is_refused_with_where_it_is_given() -> None:
+    meant = "resources are given at the call; write `@delayed` above the function, and `(fn @ Cores(1))(x)`"
+    assert said(lambda: DELAYED(resources=Cores(1))) == f"@delayed takes no resources=: {meant}"
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "with_cores"),
+    [
+        ("map", "await gather(len(x) for x in xs)`, or `amap(len, xs)", "(len @ Cores(1))(x) for x in xs"),
+        ("remote", "len(x)", "(len @ Cores(1))(x)"),
+        ("delay", "len(x)", "(len @ Cores(1))(x)"),
+        ("submit", "start(len(x))", "start((len @ Cores(1))(x))"),
+    ],
+)
+def test_methods_of_other_libraries_functions(name: str, plain: str, with_cores: str) -> None:
+    assert said(lambda: getattr(F, name), AttributeError) == (
+        f"'DelayedFn' object has no attribute {name!r}: write `{plain}`"
+    )
+    assert with_cores in said(lambda: getattr(F @ Cores(1), name), AttributeError)
+    assert said(lambda: F.anything, AttributeError) == "'DelayedFn' object has no attribute 'anything'"
+
+
+def test_functions_that_were_not_called_are_not_gathered() -> None:
+    meant = "gather takes placeholders, and len is a delayed function: call it, `(len @ Cores(1))(...)`"
+    fn = F @ Cores(1)
+    for attempt in (lambda: gather(fn), lambda: gather(fn, fn), lambda: gather([fn]), lambda: gather(R, fn)):
+        assert said(attempt) == meant
+    assert said(lambda: gather(F)).endswith("call it, `len(...)`")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"max_workers": 2}, ": write Executor(local=Cores(2))"),
+        ({"n_workers": 2}, ": write Executor(local=Cores(2))"),
+        ({"cores": 2}, ": write Executor(local=Cores(2))"),
+        ({"gpus": 1}, ": write Executor(local=GPUs(1))"),
+        ({"colour": 1}, ""),
+    ],
+)
+def test_options_of_other_executors(options: dict[str, Any], hint: str) -> None:
+    (name,) = options
+    assert said(lambda: Executor(**options)) == f"Executor() got an unexpected keyword argument {name!r}{hint}"
+
+
+async def no_executor_method(name: str) -> str:
+    async with Executor(local=None, listen="tcp://127.0.0.1:0") as ex:
+        return said(lambda: getattr(ex, name), AttributeError)
+
+
+def test_methods_of_other_executors() -> None:
+    assert asyncio.run(no_executor_method("map")) == (
+        "'Executor' object has no attribute 'map': write `await gather((fn @ Cores(1))(x) for x in xs)`, or "
+        "`amap(fn @ Cores(1), xs)`"
+    )
+    assert asyncio.run(no_executor_method("colour")) == "'Executor' object has no attribute 'colour'"
 
 
 def test_a_request_is_not_an_argument_before_the_arguments() -> None:
