@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from grainlike.engine._resolver import BaseResolver, Waitable
     from grainlike.engine._streams import ReaderWakeup, buffer_of
     from grainlike.engine._thread_call import ThreadCall, this_call
-    from grainlike.engine._unretrieved import retrieved_elsewhere
+    from grainlike.engine._unretrieved import log_left_calls, retrieved_elsewhere
 
 __all__ = [
     "QUIET_S",
@@ -39,6 +39,7 @@ __all__ = [
     "copy_made",
     "explain_unsubmitted",
     "least_request",
+    "log_left_calls",
     "maker_again",
     "replicate_values",
     "retrieved_elsewhere",
@@ -62,6 +63,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "explain_unsubmitted": "_explain",
             "BaseResolver": "_resolver",
             "Waitable": "_resolver",
+            "log_left_calls": "_unretrieved",
             "retrieved_elsewhere": "_unretrieved",
             "staying_values": "_fetches",
             "ThreadCall": "_thread_call",

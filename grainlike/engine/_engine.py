@@ -195,10 +195,6 @@ class Engine:
         """Return all nodes that somebody wants, or that one of these needs, and that have not finished."""
         return unfinished_nodes(self._wanted)
 
-    def wanted(self) -> list[Node]:
-        """Return the nodes that were started or are awaited themselves, and that have not finished."""
-        return list(self._wanted)
-
     def take_context(self, node: Node) -> Context:
         """Return the context in which a call with resources was started, where `keeps_contexts`; else an empty one.
 

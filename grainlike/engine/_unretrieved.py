@@ -1,17 +1,20 @@
-"""Log of errors that were never retrieved: a started call that fails would otherwise do so silently."""
+"""Log of errors that were never retrieved, and of calls that end unawaited: both would otherwise be silent."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from traceback import TracebackException
 
 from grainlike.errors import JobCancelledError
 from grainlike.graph import Node, StreamNode
 
-__all__ = ["log_if_unretrieved", "retrieved_elsewhere"]
+__all__ = ["log_if_unretrieved", "log_left_calls", "retrieved_elsewhere"]
 
 logger = logging.getLogger("grainlike")
+
+_MOST_NAMES = 3
+"""Most names of functions in the log of calls that end unawaited."""
 
 
 def log_if_unretrieved(node: Node, error: BaseException) -> None:
@@ -79,3 +82,23 @@ def retrieved_elsewhere() -> None:
     """Do nothing. As a waiter it marks a node's error as retrieved: its outcome is kept elsewhere, so it is not logged
     when the node is dropped.
     """
+
+
+def log_left_calls(unfinished: Iterable[Node]) -> None:
+    """Log which of these calls were started and never awaited: they end now, with the block of their executor.
+
+    Not those that were awaited once (their awaiters have given up), and no streams, which end with their readers.
+    """
+    left = [node for node in unfinished if node.waiters is None and not _is_needed(node)]
+    if not left:
+        return
+    names = list(dict.fromkeys(node.function.name for node in left))
+    shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    words = "%d started calls were cancelled as the block ended (%s): await them before it ends"
+    if len(left) == 1:
+        words = "%d started call was cancelled as the block ended (%s): await it before it ends"
+    logger.warning(words, len(left), shown)
+
+
+def _is_needed(node: Node) -> bool:
+    return isinstance(node, StreamNode) or any(not dependent.finished for dependent in node.dependents or ())

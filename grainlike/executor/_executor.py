@@ -17,10 +17,9 @@ from grainlike.engine import BaseResolver, Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here, is_here
 from grainlike.executor._exits import close_at_exit
-from grainlike.executor._misspelled import refuse_attribute, refuse_options
 from grainlike.executor._registry import block_left, current, enclosing, entered, left, standing_in
 from grainlike.executor._reports import ExecutorReports
-from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
+from grainlike.executor._settings import NOT_GIVEN, NotGiven, refuse_attribute, refuse_options, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.jobs import Events, LogLine, WorkerInfo
 from grainlike.resources import Allocation, Request

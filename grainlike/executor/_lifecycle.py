@@ -12,13 +12,12 @@ import anyio
 
 from grainlike.cache import ResultCache
 from grainlike.context import GVAR, JobInfo
-from grainlike.engine import BaseResolver, Engine, Fetcher, LocalCalls
+from grainlike.engine import BaseResolver, Engine, Fetcher, LocalCalls, log_left_calls
 from grainlike.errors import SerializationError
 from grainlike.eventloop import EventLoopId, Lifespan, here, is_here, soon
 from grainlike.executor._embedded import hooked_streams
 from grainlike.executor._forks import end_forked
 from grainlike.executor._interactive import is_notebook, is_prompt
-from grainlike.executor._left_calls import warn_of_left_calls
 from grainlike.executor._registry import Unopened, alone, current, left
 from grainlike.executor._settings import Settings
 from grainlike.joblogging import marked_records
@@ -144,7 +143,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         if self._observed is not None:
             self._observed.detached = goes_on
         if self._left_in_order and not goes_on:
-            warn_of_left_calls(self._engine.wanted())
+            log_left_calls(self._engine.unfinished())
         self._state = "closing"  # also when it was the loop that ended us
         self._engine.cancel_all()
         if self._engine.fetcher is not None:

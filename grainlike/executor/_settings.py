@@ -1,4 +1,4 @@
-"""Validated arguments of `Executor`."""
+"""Validated arguments of `Executor`, and the refusal of others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from grainlike.executor._embedded import offer_for, store_limits_for
-from grainlike.resources import Allocation, Request
+from grainlike.resources import KINDS, Allocation, Request
 from grainlike.wire import LOST_S
 
 if TYPE_CHECKING:
@@ -22,11 +22,23 @@ if TYPE_CHECKING:
     from grainlike.launch import WorkerPool
     from grainlike.telemetry import CallObserver
 
-__all__ = ["NOT_GIVEN", "NotGiven", "Settings", "moment_of", "settings_for"]
+__all__ = ["NOT_GIVEN", "NotGiven", "Settings", "moment_of", "refuse_attribute", "refuse_options", "settings_for"]
 
 
 OBSERVERS = "GRAINLIKE_OBSERVERS"
 """Variable of the environment with names of observers; `telemetry` reads it."""
+
+_NUMBERS = ("max_workers", "n_workers", "num_workers", "num_cpus", "n_jobs", "processes")
+"""Options of others that say how many calls run at the same time."""
+
+_METHODS = {
+    "map": "`await gather((fn @ Cores(1))(x) for x in xs)`, or `amap(fn @ Cores(1), xs)`",
+    "shutdown": "`await ex.aclose()`; `async with` does it",
+    "close": "`await ex.aclose()`; `async with` does it",
+    "gather": "`await gather(placeholders)`",
+    "compute": "`await r_`",
+    "persist": "`start(r_)`",
+}
 
 
 class NotGiven:
@@ -192,3 +204,26 @@ def moment_of(since: datetime | timedelta | float | None) -> float:
     if isinstance(since, timedelta):
         return time.time() - since.total_seconds()
     return since.timestamp() if isinstance(since, datetime) else float(since or 0)
+
+
+def refuse_options(unknown: Mapping[str, object]) -> NoReturn:
+    """Refuse `Executor(max_workers=2)`, and every other option that there is not.
+
+    Raises:
+        TypeError: always; with the right spelling where cores or another resource was meant.
+    """
+    name, value = next(iter(unknown.items()))
+    kind = KINDS.get(name)
+    word = "Cores" if name in _NUMBERS else kind and kind.word
+    hint = f": write Executor(local={word}({value!r}))" if word else ""
+    raise TypeError(f"Executor() got an unexpected keyword argument {name!r}{hint}")
+
+
+def refuse_attribute(executor: object, name: str) -> NoReturn:
+    """Refuse `ex.map(fn, xs)`, and every other attribute that there is not.
+
+    Raises:
+        AttributeError: always; with the right spelling for methods of other executors.
+    """
+    hint = f": write {_METHODS[name]}" if name in _METHODS else ""
+    raise AttributeError(f"{type(executor).__name__!r} object has no attribute {name!r}{hint}")
