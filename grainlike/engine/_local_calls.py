@@ -165,7 +165,7 @@ class LocalCalls:
                 raise
             self._outcomes.failed(node, JobCancelledError(f"{node.function.name} cancelled itself"))
         except GeneratorExit:
-            raise
+            raise  # `_in_time` lets it through where the event loop closes this coroutine alone
         except BaseException as error:  # noqa: BLE001 - the call's own, SystemExit included: its awaiters raise it
             self._outcomes.failed(node, error)
         else:
@@ -372,8 +372,20 @@ def _no_placeholder(node: Node, value: Any) -> Any:
 async def _in_time(node: Node, call: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
     """Run one attempt, within the function's `timeout`."""
     timeout = node.function.options.timeout
-    if timeout is None:
-        return await call(node)
-    with anyio.move_on_after(timeout):
-        return await cancel_once(call(node), node.function.name)
+    try:
+        if timeout is None:
+            return await call(node)
+        with anyio.move_on_after(timeout):
+            return await cancel_once(call(node), node.function.name)
+    except GeneratorExit as error:
+        if _is_close(error):
+            raise
+        raise RuntimeError("the function raised GeneratorExit") from error
     raise JobTimeoutError(f"{node.function.name} ran past its timeout of {timeout:g} s")
+
+
+def _is_close(error: GeneratorExit) -> bool:
+    """Return True if the coroutine that caught this is being closed. Python raises a new one in each coroutine that
+    waits: its traceback has no frame below, while that of a function's own has the function's.
+    """
+    return error.__traceback__ is None or error.__traceback__.tb_next is None

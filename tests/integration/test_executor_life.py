@@ -426,6 +426,32 @@ async def test_what_ends_generators_is_an_error_of_a_plain_call_like_any_other(e
         assert await (double @ Cores(1))(2) == 4
 
 
+@pytest.mark.parametrize("timeout", [None, LIMIT_S], ids=["without a timeout", "with one"])
+async def test_a_coroutine_without_resources_that_raises_generator_exit_has_failed(timeout):
+    @delayed(timeout=timeout)
+    async def leave():
+        raise GeneratorExit
+
+    async with Executor(local=None):
+        with anyio.fail_after(LIMIT_S), pytest.raises(RuntimeError, match="function raised GeneratorExit") as raised:
+            await leave()
+    assert type(raised.value.__cause__) is GeneratorExit
+
+
+async def test_a_stream_without_resources_that_raises_generator_exit_has_failed():
+    @delayed
+    async def leave():
+        yield 1
+        raise GeneratorExit
+
+    async with Executor(local=None):
+        items = aiter(leave())
+        with anyio.fail_after(LIMIT_S):
+            assert await anext(items) == 1
+            with pytest.raises(RuntimeError, match="the function raised GeneratorExit"):
+                await anext(items)
+
+
 # --- many ---
 
 
