@@ -8,13 +8,11 @@ parcels of the exception's causes, the nearest first. The rest is text, which al
 
 import io
 import pickle
-import traceback
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
-from grainlike.errors import GrainlikeError, RemoteError, SerializationError
+from grainlike.errors import RemoteError, SerializationError
 from grainlike.payload._explain import describe_error
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import PlainReader
@@ -39,7 +37,9 @@ _BEGINS = "(most recent call last)"
 
 _OURS = "grainlike.errors."
 
-_LONGEST = 64 * 1024
+_DEEPEST_GROUP = 50
+"""Groups in one another that travel with their members: packing and unpacking recurse."""
+
 _DEEPEST = 16
 """Most causes that travel: `raise X from Y` gives X a cause, and Y may have another."""
 
@@ -70,7 +70,7 @@ def dump_error(error: BaseException) -> Payload:
 
         note_last_words(error)
     try:
-        return Payload(pickle.dumps((_pack(error), _is_noted(error)), 5))
+        return Payload(pickle.dumps((_Packing(error).pack(error), _is_noted(error)), 5))
     except HOSTILE as problem:  # the class raises whatever is asked of it
         parcel: Parcel = (
             None,
@@ -132,7 +132,9 @@ def traceback_of_error(data: Buffer, most: int) -> str:
     """Return the traceback of an exception from the bytes of `dump_error`, like `told_of_error`; only its beginning and
     end if it has more than `most` characters.
     """
-    return _shortened(_texts(data)[2], most)
+    from grainlike._error_texts import shortened  # as above
+
+    return shortened(_texts(data)[2], most)
 
 
 def _texts(data: Buffer) -> tuple[str, str, str]:
@@ -157,10 +159,11 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
         parcel, noted = pickle.loads(payload.data)  # noqa: S301 -- the only room that unpickles
         if isinstance(noted, str):
             note, noted = noted, False
+        known: dict[int, Exception] = {}
         try:
-            return _noted(_unpack(parcel), note, noted=noted)
+            return _noted(_unpack(parcel, known), note, noted=noted)
         except HOSTILE:  # the class can be rebuilt, but takes no cause or note
-            return _noted(_stand_in(parcel), note, noted=noted)
+            return _noted(_stand_in(parcel, known), note, noted=noted)
     except HOSTILE as problem:
         return SerializationError(f"the job's exception cannot be rebuilt here: {describe_error(problem)}")
 
@@ -189,36 +192,96 @@ def _remote_traceback(error: BaseException) -> RemoteTraceback | None:
     return None
 
 
-def _pack(error: BaseException) -> Parcel:
-    return _pack_alone(error, list(_packed_causes(error)), _traceback(error))
+class _Packing:
+    """Makes the parcels of an exception and of those that belong to it, each once: they may share causes and members.
+
+    Cycles are cut as in a traceback: what is being packed is no cause of those in it, and among them has no causes.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        from grainlike._error_texts import ErrorTexts  # most jobs end without an error
+
+        self._texts = ErrorTexts(error, HOSTILE)
+        self._parcels: dict[int, Parcel] = {}
+        self._parts: dict[int, tuple[bytes | None, list[Parcel] | None]] = {}
+        self._current: set[int] = set()
+        self._kept: list[BaseException] = []
+        """Exceptions whose ids are known, for a class may make others each time that it is asked."""
+
+    def pack(self, error: BaseException, depth: int = 0) -> Parcel:
+        """Return the parcel of an exception, which stands in `depth` groups."""
+        known = self._parcels.get(id(error))
+        if known is not None:
+            return known
+        self._kept.append(error)
+        if id(error) in self._current:
+            return self._parcel(error, [], depth)
+        self._current.add(id(error))
+        known = self._parcels[id(error)] = self._parcel(error, self._causes(error, depth), depth)
+        self._current.remove(id(error))
+        return known
+
+    def _parcel(self, error: BaseException, causes: list[Parcel], depth: int, *, chain: bool = True) -> Parcel:
+        stream, members = self._parts_of(error, depth)
+        message, text = self._texts.message(error), self._texts.traceback(error, chain=chain)
+        return stream, members, causes, _type_name(error), message, text
+
+    def _causes(self, error: BaseException, depth: int) -> list[Parcel]:
+        parcels: list[Parcel] = []
+        found: list[int] = []
+        with suppress(*HOSTILE):  # a class that raises at every look
+            while len(found) < _DEEPEST:
+                cause = error.__cause__
+                if cause is None or isinstance(cause, RemoteTraceback) or id(cause) in self._current:
+                    break
+                self._kept.append(cause)
+                self._current.add(id(cause))
+                found.append(id(cause))
+                parcels.append(self._parcel(cause, [], depth, chain=False))
+                error = cause
+        self._current.difference_update(found)
+        return parcels
+
+    def _parts_of(self, error: BaseException, depth: int) -> tuple[bytes | None, list[Parcel] | None]:
+        """Return the exception's own bytes and its members."""
+        known = self._parts.get(id(error))
+        if known is None:
+            known = self._parts[id(error)] = self._parts_made(error, depth)
+        return known
+
+    def _parts_made(self, error: BaseException, depth: int) -> tuple[bytes | None, list[Parcel] | None]:
+        if not isinstance(error, ExceptionGroup):
+            return _stream(error, None), None
+        if depth >= _DEEPEST_GROUP:
+            return None, None
+        members = error.exceptions
+        return _stream(error, members), [self.pack(member, depth + 1) for member in members]
 
 
-def _pack_alone(error: BaseException, causes: list[Parcel], text: str) -> Parcel:
-    members = [_pack(member) for member in error.exceptions] if isinstance(error, ExceptionGroup) else None
-    return _stream(error, members), members, causes, _type_name(error), _message(error), text
+def _unpack(parcel: Parcel, known: dict[int, Exception]) -> Exception:
+    """Return the exception of a parcel, causes and all; `known` are those of parcels that were unpacked before."""
+    if id(parcel) not in known:
+        stream, members, causes, *_, text = parcel
+        error = _opened(stream, _members(members, known))
+        known[id(parcel)] = _stand_in(parcel, known) if error is None else _caused(error, causes, text, known)
+    return known[id(parcel)]
 
 
-def _packed_causes(error: BaseException) -> Iterator[Parcel]:
-    seen = {id(error)}
-    with suppress(*HOSTILE):  # a class that raises at every look
-        while len(seen) <= _DEEPEST:
-            cause = error.__cause__
-            if cause is None or isinstance(cause, RemoteTraceback) or id(cause) in seen:
-                return
-            seen.add(id(cause))
-            yield _pack_alone(cause, [], _traceback(cause, chain=False))
-            error = cause
+def _members(parcels: list[Any] | None, known: dict[int, Exception]) -> list[Exception] | None:
+    return None if parcels is None else [_member(parcel, known) for parcel in parcels]
 
 
-def _unpack(parcel: Parcel) -> Exception:
-    stream, members, causes, *_, text = parcel
-    error = _opened(stream, members)
-    return _stand_in(parcel) if error is None else _caused(error, causes, text)
+def _member(parcel: Parcel, known: dict[int, Exception]) -> Exception:
+    try:
+        return _unpack(parcel, known)
+    except HOSTILE:  # the class takes no cause
+        known[id(parcel)] = error = _stand_in(parcel, known)
+        return error
 
 
-def _stand_in(parcel: Parcel) -> Exception:
+def _stand_in(parcel: Parcel, known: dict[int, Exception]) -> Exception:
     causes, *_, text = parcel[2:]
-    return _caused(_told_of(parcel), causes, text)
+    return _caused(_told_of(parcel), causes, text, known)
 
 
 def _told_of(parcel: Parcel) -> RemoteError:
@@ -226,17 +289,17 @@ def _told_of(parcel: Parcel) -> RemoteError:
     return RemoteError(type_name, message, text)
 
 
-def _caused(error: Exception, causes: list[Parcel], text: str) -> Exception:
+def _caused(error: Exception, causes: list[Parcel], text: str, known: dict[int, Exception]) -> Exception:
     """Return `error` with its causes; the traceback is the cause of the last one."""
     below: Exception = RemoteTraceback(text)
     for parcel in reversed(causes):
-        below = _cause(parcel, below)
+        below = _cause(parcel, below, known)
     error.__cause__ = below
     return error
 
 
-def _cause(parcel: Parcel, below: Exception) -> Exception:
-    error = _opened(*parcel[:2])
+def _cause(parcel: Parcel, below: Exception, known: dict[int, Exception]) -> Exception:
+    error = _opened(parcel[0], _members(parcel[1], known))
     if error is not None:
         with suppress(*HOSTILE):  # the class takes no cause
             error.__cause__ = below
@@ -246,7 +309,7 @@ def _cause(parcel: Parcel, below: Exception) -> Exception:
     return error
 
 
-def _stream(error: BaseException, members: list[Parcel] | None) -> bytes | None:
+def _stream(error: BaseException, members: Sequence[Exception] | None) -> bytes | None:
     """Return the exception's own bytes, if it can be rebuilt from them with its type."""
     for parts in parts_of(error):
         try:
@@ -258,12 +321,12 @@ def _stream(error: BaseException, members: list[Parcel] | None) -> bytes | None:
     return None
 
 
-def _opened(stream: bytes | None, members: list[Parcel] | None) -> Exception | None:
+def _opened(stream: bytes | None, members: Sequence[Exception] | None) -> Exception | None:
     if stream is None:
         return None
     try:
         parts: Parts = load_value(pickle.loads(stream))  # noqa: S301 -- the only room that unpickles
-        error = rebuild(parts, None if members is None else [_unpack(member) for member in members])
+        error = rebuild(parts, members)
     except HOSTILE:
         return None
     return error if isinstance(error, Exception) else None
@@ -273,34 +336,3 @@ def _type_name(error: BaseException) -> str:
     cls = type(error)
     known = cls.__module__ in ("builtins", "__main__")
     return cls.__qualname__ if known else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str.__str__(str(error))  # an exact string, because a user's subclass would not travel as text
-    except HOSTILE:
-        return "<its text cannot be made>"
-
-
-def _traceback(error: BaseException, *, chain: bool = True) -> str:
-    try:
-        lines = traceback.format_exception(type(error), error, _shown_part(error), chain=chain)
-        text = "".join(lines)
-    except HOSTILE as problem:
-        return f"<the traceback cannot be made: {type(problem).__name__}>\n"
-    return _shortened(text, _LONGEST)
-
-
-def _shortened(text: str, most: int) -> str:
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]}\n[... left out ...]\n{text[-half:]}"
-
-
-def _shown_part(error: BaseException) -> TracebackType | None:
-    """Return the traceback without the frames of grainlike that called the user's code. An error that grainlike raises
-    on purpose, beside the user's code, has none: its words say it all.
-    """
-    from grainlike._tracebacks import users_part  # most jobs end without an error
-
-    part = users_part(error.__traceback__)
-    return part if part or isinstance(error, GrainlikeError) else error.__traceback__

@@ -402,6 +402,106 @@ def test_only_so_many_causes_come_along() -> None:
     assert chain[-1].noted
 
 
+class Counting(Exception):
+    """An exception that counts how often its text is made."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.made = []
+
+    def __str__(self):
+        self.made.append(True)
+        return self.args[0]
+
+
+def test_the_text_of_an_exception_is_made_once() -> None:
+    error = raised(Counting("outer"), raised(Counting("inner")))
+    dump_error(error)
+    assert (len(error.made), len(error.__cause__.made)) == (1, 1)
+
+
+def levels(count: int) -> tuple[BaseException, list[Counting]]:
+    """Return groups of two members each, whose cause is the next group, and all their members."""
+    error, members = Counting("deepest"), []
+    for number in range(count):
+        pair = [Counting(f"left {number}"), Counting(f"right {number}")]
+        for member in pair:
+            member.__cause__ = error
+        members += pair
+        error = ExceptionGroup(f"level {number}", pair)
+    return error, members
+
+
+def test_members_that_share_a_cause_are_looked_at_once_each() -> None:
+    error, members = levels(5)
+    again = load_error(dump_error(error))
+    assert {len(member.made) for member in members} == {1}
+    for number in reversed(range(5)):
+        assert [str(member) for member in again.exceptions] == [f"left {number}", f"right {number}"]
+        causes = [member.__cause__ for member in again.exceptions]
+        assert [type(cause) for cause in causes] == [type(causes[0])] * 2
+        again = causes[1]
+    assert str(again) == "deepest"
+
+
+def test_hundreds_of_groups_that_share_causes_come_to_an_end() -> None:
+    error, members = levels(300)
+    again = load_error(dump_error(error))
+    assert type(again.exceptions[1].__cause__.exceptions[0].__cause__) is ExceptionGroup
+    assert max(len(member.made) for member in members) == 1
+
+
+def test_a_group_that_is_the_cause_of_its_members_comes_without_the_cycle() -> None:
+    members = [Plain(number) for number in range(5)]
+    group = ExceptionGroup("g", members)
+    for member in members:
+        member.__cause__ = group
+    again = load_error(dump_error(raised(group)))
+    assert [member.args for member in again.exceptions] == [(number,) for number in range(5)]
+    assert {type(member.__cause__) for member in again.exceptions} == {RemoteTraceback}
+    assert again.__cause__.text.count("Plain: 3") == 1
+
+
+def test_a_member_raised_from_its_group_is_itself_and_the_group_its_cause() -> None:
+    group = raised(ExceptionGroup("g", [raised(Needy(1, reason="the reason")), Plain(2)]))
+    again = load_error(dump_error(raised(group.exceptions[0], group)), "n")
+    assert [type(one) for one in chain_of(again)] == [Needy, ExceptionGroup, RemoteTraceback]
+    assert str(again) == "the reason (1)"
+    assert [type(member) for member in again.__cause__.exceptions] == [Needy, Plain]
+    assert "raise error from cause" in chain_of(again)[-1].text
+    assert again.__notes__ == ["n"]
+
+
+def test_a_member_in_two_places_is_one_exception() -> None:
+    shared = Plain("shared")
+    again = back(ExceptionGroup("g", [shared, ExceptionGroup("h", [shared])]))
+    assert again.exceptions[0] is again.exceptions[1].exceptions[0]
+
+
+def test_groups_that_stand_in_several_groups_come_to_an_end() -> None:
+    error: Exception = Plain("in all")
+    for _ in range(40):
+        error = ExceptionGroup("g", [error, error])
+    again = back(error)
+    assert "more than 20,000 exceptions" in again.__cause__.text
+    while isinstance(again, ExceptionGroup):
+        assert again.exceptions[0] is again.exceptions[1]
+        again = again.exceptions[0]
+    assert again.args == ("in all",)
+
+
+def test_of_thousands_of_groups_in_one_another_the_outer_ones_have_their_types() -> None:
+    error: Exception = Plain("inmost")
+    for number in range(3_000):
+        error = ExceptionGroup(f"level {number}", [error])
+    again, depth = back(error), 0
+    while isinstance(again, ExceptionGroup):
+        again, depth = again.exceptions[0], depth + 1
+    assert depth == 50
+    assert (type(again), again.type_name) == (RemoteError, "ExceptionGroup")
+    assert again.message.startswith("level 2949 ")
+
+
 @pytest.mark.parametrize("data", [b"", b"junk", dump_error(Plain(1)).data[:20]])
 def test_bytes_that_are_none_give_an_error_not_raise_one(data: bytes) -> None:
     again = load_error(Payload(data))

@@ -22,7 +22,7 @@ from typing import Any
 
 import anyio
 
-import grainlike._tracebacks  # noqa: F401 - for the first failure: a job may leave a process that can import nothing
+import grainlike._error_texts  # noqa: F401 - for the first failure: a job may leave a process that can import nothing
 from grainlike.context import GVAR
 from grainlike.net import adopt
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job

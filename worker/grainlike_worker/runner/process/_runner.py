@@ -9,7 +9,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
-import grainlike._tracebacks  # noqa: F401 - for the first failure: a job may leave a process that can import nothing
+import grainlike._error_texts  # noqa: F401 - for the first failure: a job may leave a process that can import nothing
 from grainlike.context import JobFacts, JobInfo, enter_job, leave_job, this_process
 from grainlike.errors import ProtocolError
 from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments, replica_size
