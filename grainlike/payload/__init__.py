@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         load_plain_values,
         load_value,
         load_values,
+        no_ctrl_c_comes,
     )
     from grainlike.payload._versions import serializer_versions
     from grainlike.payload.ahead._arguments import (
@@ -185,6 +186,7 @@ __all__ = [
     "message_of_error",
     "module_origin",
     "name_function",
+    "no_ctrl_c_comes",
     "noted_error",
     "open_replica",
     "open_room",
@@ -281,6 +283,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "load_plain_values": "_values",
             "load_value": "_values",
             "load_values": "_values",
+            "no_ctrl_c_comes": "_values",
             "map_replica": "_replicas",
             "mapped": "_store",
             "memory_id": "_shared_directory",

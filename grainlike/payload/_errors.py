@@ -17,7 +17,7 @@ from grainlike.payload._explain import describe_error
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import PlainReader
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
-from grainlike.payload._values import HOSTILE, dump_value, load_value
+from grainlike.payload._values import dump_value, load_value, rude_exceptions
 
 __all__ = [
     "RemoteTraceback",
@@ -65,13 +65,13 @@ def dump_error(error: BaseException) -> Payload:
     KeyboardInterrupt, an event loop's cancellation, or a group with one of them), or if it does not survive the way
     there and back. Exceptions of `subprocess` get notes of what the program wrote last.
     """
-    with suppress(*HOSTILE):  # a class that raises at every look
+    with suppress(*rude_exceptions()):  # a class that raises at every look
         from grainlike._last_words import note_last_words  # few programs fail, and daemons load no module for them
 
         note_last_words(error)
     try:
         return Payload(pickle.dumps((_Packing(error).pack(error), _is_noted(error)), 5))
-    except HOSTILE as problem:  # the class raises whatever is asked of it
+    except rude_exceptions() as problem:  # the class raises whatever is asked of it
         parcel: Parcel = (
             None,
             None,
@@ -162,9 +162,9 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
         known: dict[int, Exception] = {}
         try:
             return _noted(_unpack(parcel, known), note, noted=noted)
-        except HOSTILE:  # the class can be rebuilt, but takes no cause or note
+        except rude_exceptions():  # the class can be rebuilt, but takes no cause or note
             return _noted(_stand_in(parcel, known), note, noted=noted)
-    except HOSTILE as problem:
+    except rude_exceptions() as problem:
         return SerializationError(f"the job's exception cannot be rebuilt here: {describe_error(problem)}")
 
 
@@ -183,7 +183,7 @@ def _is_noted(error: BaseException) -> bool:
 
 
 def _remote_traceback(error: BaseException) -> RemoteTraceback | None:
-    with suppress(*HOSTILE):  # a class that raises at every look
+    with suppress(*rude_exceptions()):  # a class that raises at every look
         for _ in range(_DEEPEST + 1):  # an exception may be among its own causes
             cause = error.__cause__
             if cause is None or isinstance(cause, RemoteTraceback):
@@ -201,7 +201,7 @@ class _Packing:
     def __init__(self, error: BaseException) -> None:
         from grainlike._error_texts import ErrorTexts  # most jobs end without an error
 
-        self._texts = ErrorTexts(error, HOSTILE)
+        self._texts = ErrorTexts(error, rude_exceptions())
         self._parcels: dict[int, Parcel] = {}
         self._parts: dict[int, tuple[bytes | None, list[Parcel] | None]] = {}
         self._current: set[int] = set()
@@ -229,7 +229,7 @@ class _Packing:
     def _causes(self, error: BaseException, depth: int) -> list[Parcel]:
         parcels: list[Parcel] = []
         found: list[int] = []
-        with suppress(*HOSTILE):  # a class that raises at every look
+        with suppress(*rude_exceptions()):  # a class that raises at every look
             while len(found) < _DEEPEST:
                 cause = error.__cause__
                 if cause is None or isinstance(cause, RemoteTraceback) or id(cause) in self._current:
@@ -274,7 +274,7 @@ def _members(parcels: list[Any] | None, known: dict[int, Exception]) -> list[Exc
 def _member(parcel: Parcel, known: dict[int, Exception]) -> Exception:
     try:
         return _unpack(parcel, known)
-    except HOSTILE:  # the class takes no cause
+    except rude_exceptions():  # the class takes no cause
         known[id(parcel)] = error = _stand_in(parcel, known)
         return error
 
@@ -301,7 +301,7 @@ def _caused(error: Exception, causes: list[Parcel], text: str, known: dict[int, 
 def _cause(parcel: Parcel, below: Exception, known: dict[int, Exception]) -> Exception:
     error = _opened(parcel[0], _members(parcel[1], known))
     if error is not None:
-        with suppress(*HOSTILE):  # the class takes no cause
+        with suppress(*rude_exceptions()):  # the class takes no cause
             error.__cause__ = below
             return error
     error = _told_of(parcel)
@@ -314,7 +314,7 @@ def _stream(error: BaseException, members: Sequence[Exception] | None) -> bytes 
     for parts in parts_of(error):
         try:
             stream = pickle.dumps(dump_value(parts).inside(), 5)
-        except HOSTILE:
+        except rude_exceptions():
             continue
         if type(_opened(stream, members)) is type(error):
             return stream
@@ -327,7 +327,7 @@ def _opened(stream: bytes | None, members: Sequence[Exception] | None) -> Except
     try:
         parts: Parts = load_value(pickle.loads(stream))  # noqa: S301 -- the only room that unpickles
         error = rebuild(parts, members)
-    except HOSTILE:
+    except rude_exceptions():
         return None
     return error if isinstance(error, Exception) else None
 

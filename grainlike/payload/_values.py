@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
@@ -25,11 +26,15 @@ __all__ = [
     "load_value",
     "load_values",
     "names_reachable",
+    "no_ctrl_c_comes",
+    "rude_exceptions",
     "unreachable",
 ]
 
 HOSTILE = (Exception, SystemExit, GeneratorExit)
 """Exceptions of a user's `__reduce__` or `__setstate__` after which another way is tried."""
+
+_has_ctrl_c = True
 
 unreachable: list[bytes] = []
 """Names of loaded modules that no import finds, as far as they were used; without `__main__`, which never is found."""
@@ -62,6 +67,21 @@ _loads = pickle.loads
 _BOUND = 1 << 31
 _HEAD, _END = b"\x80\x05J", b"\x85}\x86."
 _pack_number = struct.Struct("<3si4s").pack
+
+
+def no_ctrl_c_comes() -> None:
+    """Record that this process is a runner: a `KeyboardInterrupt` in it is a user's class's own."""
+    global _has_ctrl_c  # noqa: PLW0603 -- a fact of the process
+    _has_ctrl_c = False
+
+
+def rude_exceptions() -> tuple[type[BaseException], ...]:
+    """Return what a user's class may raise wherever an exception is looked at: `HOSTILE`, and `KeyboardInterrupt` where
+    it is no Ctrl-C, in runners and in threads.
+    """
+    if _has_ctrl_c and threading.current_thread() is threading.main_thread():
+        return HOSTILE
+    return *HOSTILE, KeyboardInterrupt
 
 
 def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, what: str) -> Payload:

@@ -103,6 +103,29 @@ async def test_results_and_exceptions_that_do_not_travel_are_named(kind):
         await slots_are_free(executor)
 
 
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_an_exception_whose_pickling_interrupts_ends_no_runner(kind, tmp_path):
+    begun = tmp_path / "begun"
+
+    class Rude(Exception):
+        def __reduce__(self):
+            raise KeyboardInterrupt
+
+    def body():
+        with begun.open("a") as file:
+            file.write("x")
+        raise Rude("the reason")
+
+    async def async_body():
+        body()
+
+    fn = delayed(body) if kind == "plain" else delayed(async_body, isolate=True)
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)):
+        with pytest.raises(RemoteError, match="the reason"):
+            await (fn @ Cores(1))()
+    assert begun.read_text() == "x"
+
+
 async def test_a_result_that_breaks_on_arrival_is_that_jobs_error():
     pid = os.getpid()
 

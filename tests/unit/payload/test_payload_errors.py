@@ -9,13 +9,24 @@ import sys
 import threading
 import urllib.error
 from collections.abc import Callable
+from typing import Any
 
 import cloudpickle
 import pytest
 from tblib.pickling_support import pickle_exception
 
 from grainlike.errors import JobMemoryError, JobTimeoutError, RemoteError, SerializationError
-from grainlike.payload import Payload, RemoteTraceback, _functions, _names, dump_error, dump_function, load_error
+from grainlike.payload import (
+    Payload,
+    RemoteTraceback,
+    _functions,
+    _names,
+    _values,
+    dump_error,
+    dump_function,
+    load_error,
+    no_ctrl_c_comes,
+)
 from grainlike.payload._values import unreachable
 
 
@@ -325,6 +336,39 @@ def test_endless_recursion_has_a_traceback_of_sensible_size() -> None:
     again = load_error(payload)
     assert type(again) is RecursionError
     assert "left out" in again.__cause__.text or sys.version_info >= (3, 12)
+
+
+class ReduceInterrupts(Exception):
+    def __reduce__(self):
+        raise KeyboardInterrupt
+
+
+class InterruptsAtEveryLook(Exception):
+    @property
+    def __cause__(self):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("cls", [ReduceInterrupts, InterruptsAtEveryLook])
+def test_an_exception_that_interrupts_in_a_runner_is_a_stand_in(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_values, "_has_ctrl_c", True)
+    no_ctrl_c_comes()
+    again = back(ExceptionGroup("g", [cls("m"), Plain(1)]))
+    assert [type(one) for one in again.exceptions] == [RemoteError, Plain]
+    assert again.exceptions[0].message == "m"
+
+
+def test_an_exception_that_interrupts_in_a_thread_is_a_stand_in() -> None:
+    told: list[Exception] = []
+    thread = threading.Thread(target=lambda: told.append(back(ReduceInterrupts("m"))))
+    thread.start()
+    thread.join()
+    assert [type(one) for one in told] == [RemoteError]
+
+
+def test_a_ctrl_c_while_an_exception_is_packed_in_the_program_gets_through() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        dump_error(ReduceInterrupts("m"))
 
 
 class TakesNoNote(Exception):

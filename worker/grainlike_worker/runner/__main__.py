@@ -11,6 +11,7 @@ import sys
 from types import ModuleType
 from typing import NoReturn
 
+from grainlike.payload import no_ctrl_c_comes
 from grainlike.subprocesses import LEFTOVER_GRACE_S, end_children, reset_signals
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent, die_with_pipe, end_within
 
@@ -38,6 +39,7 @@ def main(arguments: list[str]) -> NoReturn:
     for fd in (*fds, *lifelines, *output, *pages):
         # Inherited once; a job's children must not hold the link open, or read it.
         os.set_inheritable(fd, False)
+    no_ctrl_c_comes()
     faulthandler.enable(2)  # a fault in C code leaves the Python stack among the last words
     forget_added_paths(int(options.get("--added-paths", 0)))
     # Users' functions may name things of *their* `__main__`; they must not find ours under that name.
