@@ -93,11 +93,12 @@ class _File:
     _open: "_File | None" = None
 
     def __init__(self) -> None:
-        self.fd = os.open(_path(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self.path = _path()
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         status = os.fstat(self.fd)
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
             os.close(self.fd)
-            raise PermissionError(f"{_path()} is not ours")
+            raise PermissionError(f"{self.path} is not ours")
         self.pid = os.getpid()
         self.users: list[_Locks] = []
         self.missed = 0
@@ -107,9 +108,13 @@ class _File:
 
     @classmethod
     def shared(cls) -> "_File":
-        if cls._open is None or cls._open.pid != os.getpid():  # a child after fork has none of its parent's locks
-            cls._open = cls()
-        return cls._open
+        known = cls._open
+        if known is not None and not known.users and known.path != _path():  # cores were chosen, and no worker opened
+            os.close(known.fd)
+            known = None
+        if known is None or known.pid != os.getpid():  # a child after fork has none of its parent's locks
+            known = cls._open = cls()
+        return known
 
     def leave(self, user: "_Locks") -> None:
         self.users.remove(user)

@@ -217,6 +217,21 @@ def test_cores_that_are_in_use_are_chosen_last(other: Other) -> None:
     assert choose_cores(range(4), 3) == [0, 2, 3]
 
 
+def test_a_choice_without_a_worker_does_not_outlive_the_place_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert choose_cores(range(4), 1) == [0]
+    (tmp_path / "later").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "later"))
+    program = Other()
+    try:
+        program.uses(0b0001)
+        with closing(open_core_locks(range(4))) as locks:
+            assert locks.others() == 0b0001
+    finally:
+        program.end()
+
+
 def test_workers_of_one_program_choose_different_cores() -> None:
     with closing(open_core_locks(choose_cores(range(4), 2))), closing(open_core_locks(choose_cores(range(4), 1))) as b:
         assert choose_cores(range(4), 1) == [3]
