@@ -380,7 +380,8 @@ class SettingsError(GrainlikeError, ValueError):
 class SessionError(GrainlikeError, RuntimeError):
     """Raised when a named session is in use by another program, or has no room for what was to be kept in it.
 
-    End the other program, or take another session; `forget` makes room, and drops a name that is taken.
+    End the other program, or take another session; `forget` makes room, and drops a name that is taken. Who still
+    awaits a call when the program leaves its session gets it, too: the call goes on, and the next program finds it.
 
     Example::
 

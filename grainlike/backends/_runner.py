@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from functools import partial
@@ -114,9 +114,9 @@ class BackendRunner:
             observer.joined(self._site)
         self._tasks = tasks
 
-    def detach(self) -> bool:
-        """Return False: no call goes on without the program."""
-        return False
+    def detach(self) -> Collection[Node]:
+        """Return none: no call goes on without the program."""
+        return ()
 
     async def close(self) -> None:
         """Wait until all calls have ended, for `QUIET_S` at most, and shut the engine down."""

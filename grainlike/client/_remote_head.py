@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -197,14 +197,10 @@ class RemoteHead:
         await self._introduce(client)
         self._allow_own(client)
 
-    def detach(self) -> bool:
-        """Leave the calls of a session to the head: cancelling does not reach the head from now on. Return True if
-        there is a session.
-        """
+    def detach(self) -> Collection[Node]:
+        """Leave the calls of a session to the head: cancelling does not reach the head from now on. Return them."""
         self._leaves = True
-        if self._settings.session:
-            self.runner.release()
-        return bool(self._settings.session)
+        return self.runner.release() if self._settings.session else ()
 
     async def close(self) -> None:
         """Leave the head, and wait until the head has acknowledged that."""

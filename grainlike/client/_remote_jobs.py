@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import groupby
@@ -352,9 +352,12 @@ class RemoteJobs:
             self._listener.failed(node, error)
             self._pump()
 
-    def release(self) -> None:
-        """Detach: from now on, cancelling does not reach the head, and submitted calls continue there."""
+    def release(self) -> Collection[Node]:
+        """Detach: from now on, cancelling does not reach the head. Return the submitted calls, which continue there:
+        all but streams, which end without their reader.
+        """
         self._release = True
+        return {node for node in self._children if not node.function.is_stream}
 
     def _number(self, node: Node) -> int:
         self._last_child += 1

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import Context, copy_context
 from itertools import count, islice
 from typing import Any
@@ -177,19 +177,19 @@ class Engine:
         self._lose_interest([node for node in nodes if not node.finished], why, skipped=skipped)
         self.pump()
 
-    def cancel(self, nodes: Iterable[Node], why: str = "was cancelled") -> None:
-        """Cancel nodes for everybody: awaiters get `JobCancelledError`, and so do all that depend on them."""
+    def cancel(self, nodes: Iterable[Node], why: str = "was cancelled", left: Collection[Node] = ()) -> None:
+        """Cancel nodes for everybody: awaiters get `JobCancelledError`, or `SessionError` for one that is left."""
         for node in nodes:
             if not node.finished:
                 self._stop([node], skipped=False)
                 deps = node.deps
-                node.cancel(why)
+                node.leave() if node in left else node.cancel(why)
                 self._close(node, deps, node.error)
         self.pump()
 
-    def cancel_all(self) -> None:
-        """Cancel all nodes that have not finished, as the executor closes."""
-        self.cancel(self.unfinished(), "was cancelled: its executor closed")
+    def cancel_all(self, left: Collection[Node] = ()) -> None:
+        """Cancel all nodes that have not finished, as the executor closes. Those of `left` go on in their session."""
+        self.cancel(self.unfinished(), "was cancelled: its executor closed", left)
 
     def unfinished(self) -> list[Node]:
         """Return all nodes that somebody wants, or that one of these needs, and that have not finished."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,10 +58,8 @@ class JobService(Protocol):
     async def open(self, tasks: TaskGroup) -> None:
         """Serve in `tasks` from now on; return when jobs may be submitted."""
 
-    def detach(self) -> bool:
-        """Prepare for the end: the executor's own jobs are cancelled next. Return True if those that have been sent
-        go on all the same.
-        """
+    def detach(self) -> Collection[Node]:
+        """Prepare for the end: the executor's own jobs are cancelled next. Return the calls that go on all the same."""
         ...
 
     async def close(self) -> None:

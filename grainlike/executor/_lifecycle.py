@@ -139,13 +139,13 @@ class ExecutorBase(Lifespan, BaseResolver):
 
     async def _end(self) -> None:
         """End all work, then all connections."""
-        goes_on = self._service.detach()
+        left = self._service.detach()
         if self._observed is not None:
-            self._observed.detached = goes_on
-        if self._left_in_order and not goes_on:
+            self._observed.detached = left
+        if self._left_in_order and not left:
             log_left_calls(self._engine.unfinished())
         self._state = "closing"  # also when it was the loop that ended us
-        self._engine.cancel_all()
+        self._engine.cancel_all(left)
         if self._engine.fetcher is not None:
             self._engine.fetcher.close()
         await self._service.close()

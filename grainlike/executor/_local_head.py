@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -112,10 +112,10 @@ class LocalHead:
         """Return a new link to the dashboard, for one browser; None without one."""
         return None if self._dashboard is None else self._dashboard.link()
 
-    def detach(self) -> bool:
-        """Cancel what clients have submitted; return False: the program's own jobs end with it."""
+    def detach(self) -> Collection[Node]:
+        """Cancel what clients have submitted; return none: the program's own jobs end with it."""
         self._service.detach()
-        return False
+        return ()
 
     async def close(self) -> None:
         """Wait until all jobs have ended, and close all connections."""

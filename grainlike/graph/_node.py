@@ -14,7 +14,7 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grainlike._tracebacks import traceback_of
-from grainlike.errors import JobCancelledError
+from grainlike.errors import JobCancelledError, SessionError
 from grainlike.graph._function import Function
 from grainlike.graph._remote_value import UNFETCHED, RemoteExpression, RemoteList, RemoteValue, ValueFetcher
 from grainlike.graph._state import RunsIn, State
@@ -331,6 +331,11 @@ class Node:
         if self.finished:
             return False
         return self._finish(_CANCELLED, (JobCancelledError(f"{self.function.name} {why}"), None))
+
+    def leave(self) -> bool:
+        """Finish without a value, as its job goes on in a session that the program leaves. False if it had finished."""
+        words = f"{self.function.name} goes on in its session, which this program has left"
+        return self._finish(_CANCELLED, (SessionError(words), None))
 
     def _finish(self, state: State, outcome: object) -> bool:
         if self.finished:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -39,8 +39,8 @@ class ObservedRunner:
         self._inside: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
         self._by_itself: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
         self._told: set[tuple[int, str]] = set()
-        self.detached: bool = False
-        """True once calls that the head has go on there when they are cancelled here."""
+        self.detached: Collection[Node] = ()
+        """Calls that go on elsewhere when they are cancelled here."""
         engine.keeps_contexts = True
         engine.ended = self._ended
 
@@ -60,10 +60,10 @@ class ObservedRunner:
         self._runner.cancel(nodes, skipped=skipped)
 
     def _unwanted(self, node: Node, *, skipped: bool) -> str:
-        """Return how a call ends that is cancelled: a stream goes nowhere without its reader."""
-        job = node.record if isinstance(node.record, Job) else None
-        if self.detached and job is not None and not node.function.is_stream:
+        """Return how a call ends that is cancelled."""
+        if node in self.detached:
             return "detached"
+        job = node.record if isinstance(node.record, Job) else None
         began = job is not None and job.began is not None
         return "skipped" if skipped and not began else "cancelled"
 

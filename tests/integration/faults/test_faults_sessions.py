@@ -102,6 +102,24 @@ async def test_what_a_program_leaves_is_found_by_the_next(gates):
         assert gate.visits == 2
 
 
+async def test_who_awaits_a_call_of_a_session_that_is_left_hears_that_it_goes_on(gates):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)) as head:
+        async with connect(head.address, session="sweep") as ex:
+            runs_ = ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
+            unsent_ = (square @ Cores(1))(runs_)
+            awaited = asyncio.gather(runs_, unsent_, return_exceptions=True)
+            visitor = await gate.arrival()
+        goes_on, ended = await awaited
+        assert type(goes_on) is SessionError
+        assert str(goes_on) == "stand goes on in its session, which this program has left"
+        assert type(ended) is JobCancelledError
+        assert str(ended) == "square was cancelled: its executor closed"
+        visitor.release()
+        async with connect(head.address, session="sweep") as ex:
+            assert await ex.placeholders()["runs"] == "runs"
+            await ex.forget("runs")
+
+
 async def test_a_program_that_is_killed_leaves_its_session_to_the_next(gates, script):
     text = """
 import sys
