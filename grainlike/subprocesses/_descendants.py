@@ -64,8 +64,8 @@ def kill_all(pids: list[int], number: signal.Signals = signal.SIGKILL) -> None:
             os.kill(pid, number)
 
 
-def end_children(grace_s: float) -> bool:
-    """End every descendant of this process: SIGTERM, SIGKILL after `grace_s`; return when they have exited.
+def end_children(grace_s: float, spared: int = 0) -> bool:
+    """End every descendant of ours but `spared`: SIGTERM, SIGKILL after `grace_s`; return when they have exited.
 
     Returns whether one was alive. A descendant that survives SIGKILL for seconds is named on standard error and left.
     Other code of this process must not wait for children meanwhile: all are reaped here.
@@ -73,22 +73,26 @@ def end_children(grace_s: float) -> bool:
     if not reap():
         return False
     here = os.getpid()
-    kill_all(descendants(here), signal.SIGTERM)
-    kill_all(descendants(here), signal.SIGCONT)  # a stopped process takes no SIGTERM
-    if not _gone_within(grace_s, here, None) and not _gone_within(_KILLED_S, here, signal.SIGKILL):
-        left = ", ".join(map(str, descendants(here)))
+    kill_all(_others(here, spared), signal.SIGTERM)
+    kill_all(_others(here, spared), signal.SIGCONT)  # a stopped process takes no SIGTERM
+    if not _gone_within(grace_s, here, spared, None) and not _gone_within(_KILLED_S, here, spared, signal.SIGKILL):
+        left = ", ".join(map(str, _others(here, spared)))
         print(f"grainlike: processes {left} do not die of SIGKILL", file=sys.stderr, flush=True)  # noqa: T201
     return True
 
 
-def _gone_within(limit_s: float, here: int, number: signal.Signals | None) -> bool:
-    """Reap until no child is left or the time is up, sending `number` to all that are left at each look."""
+def _others(here: int, spared: int) -> list[int]:
+    return [pid for pid in descendants(here) if pid != spared]
+
+
+def _gone_within(limit_s: float, here: int, spared: int, number: signal.Signals | None) -> bool:
+    """Reap until no other child is left or the time is up, sending `number` to all that are left at each look."""
     deadline = time.monotonic() + limit_s
     nap, longest = _NAP_S
     while True:
         if number is not None:
-            kill_all(descendants(here), number)
-        if not reap():
+            kill_all(_others(here, spared), number)
+        if not reap() or (spared and not _others(here, spared)):
             return True
         if time.monotonic() >= deadline:
             return False

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from raw_runner import Runner, by_value, linux_only
@@ -110,6 +111,36 @@ def test_a_fault_leaves_its_stack_after_a_job_that_took_faults_itself(capfd: pyt
         runner.run({1: (1, ())})
         assert runner.until_end() == -signal.SIGSEGV
     assert "Segmentation fault" in capfd.readouterr().err
+
+
+def leave_shared_memory(what: str) -> list[str]:
+    import multiprocessing
+    from multiprocessing.shared_memory import SharedMemory
+
+    if what == "memory":
+        return [SharedMemory(create=True, size=1).name]
+    globals()["kept"] = pool = multiprocessing.get_context("spawn").Pool(1)
+    assert pool.map(abs, [-1]) == [1]
+    queues = (pool._inqueue, pool._outqueue, pool._change_notifier)
+    return ["sem." + lock._semlock.name[1:] for queue in queues for lock in (queue._rlock, queue._wlock)]
+
+
+def shared_files(names: list[str]) -> list[str]:
+    return [name for name in names if Path("/dev/shm", name).exists()]
+
+
+@linux_only
+@pytest.mark.parametrize("what", ["pool", "memory"])
+def test_a_job_that_leaves_a_pool_or_shared_memory_leaves_no_files_of_it(
+    what: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Runner(by_value(leave_shared_memory), by_value(shared_files)) as runner:
+        runner.run({1: (0, (what,)), 2: (1, (["none"],))}, apart=True)
+        assert runner.until_end() == 0
+        assert runner.renews
+        assert len(runner.values[1]) == (6 if what == "pool" else 1)
+        assert shared_files(runner.values[1]) == []
+    assert "do not die" not in capfd.readouterr().err
 
 
 def lower(what: str) -> None:

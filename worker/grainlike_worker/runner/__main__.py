@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from grainlike.payload import no_ctrl_c_comes
-from grainlike.subprocesses import LEFTOVER_GRACE_S, end_children, reset_signals
+from grainlike.subprocesses import reap, reset_signals
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent, die_with_pipe, end_within
 
 __all__ = ["forget_added_paths", "main"]
@@ -112,7 +112,10 @@ def _leave(code: int) -> NoReturn:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-        end_children(LEFTOVER_GRACE_S)
+        if reap():
+            from grainlike_worker.runner.common._leftovers import end_leftovers  # few processes leave any
+
+            end_leftovers()
     finally:
         os._exit(code)
 

@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 
-from grainlike.subprocesses import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all
+from grainlike.subprocesses import children, descendants, kill_all, reap
 from grainlike_worker.runner.process._memory_limit import resident
 
 __all__ = ["RunnerReset"]
@@ -74,7 +74,7 @@ class RunnerReset:
 
     def needs_replacement(self) -> bool:
         """End the children that a lease left behind; return True if the process should take no other."""
-        orphaned = self._end_others() if self._spared else end_children(LEFTOVER_GRACE_S)
+        orphaned = self._end_others() if self._spared else _end_leftovers()
         torn = sys.modules is not self._modules or __name__ not in self._modules or os.environ is not self._environ
         return orphaned or torn or _descriptors_are_used_up()
 
@@ -84,19 +84,32 @@ class RunnerReset:
 
     def _end_others(self) -> bool:
         """Kill the children of jobs; whether any was alive."""
-        alive = False
+        from grainlike_worker.runner.common._leftovers import end_tracker, tracker_pid
+
+        alive, tracker = False, tracker_pid()
         for pid in children(os.getpid()):
             with suppress(ChildProcessError):
                 if pid not in self._spared and not os.waitpid(pid, os.WNOHANG)[0]:
                     alive = True
-                    kill_all([pid, *descendants(pid)])
-                    os.waitpid(pid, 0)
+                    if pid != tracker:
+                        kill_all([pid, *descendants(pid)])
+                        os.waitpid(pid, 0)
+        if tracker not in self._spared:
+            end_tracker()
         return alive
 
     def _restore(self) -> None:
         for name in [name for name in self._data if name not in self._environment]:
             del os.environb[name]
         os.environb.update(self._environment)
+
+
+def _end_leftovers() -> bool:
+    if not reap():
+        return False
+    from grainlike_worker.runner.common._leftovers import end_leftovers  # few jobs leave any
+
+    return end_leftovers()
 
 
 def _descriptors_are_used_up() -> bool:
