@@ -57,10 +57,11 @@ def _read(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)  # before Python makes a file of it: of a directory it makes none, and names no path
+        raise SettingsError(f"{path}: it is no regular file")
     with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise SettingsError(f"{path}: it is no regular file")
         data = file.read(_MOST + 1)
     table = _table(path, data, keys)
     if table:

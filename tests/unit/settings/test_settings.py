@@ -163,6 +163,15 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nobody(places):
         read_settings()
 
 
+def test_a_directory_in_the_place_of_a_file_is_named_and_leaves_nothing_open(places):
+    path = places / "work" / "grainlike.toml"
+    path.mkdir()
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(SettingsError, match=f"{path}: it is no regular file"):
+        read_settings()
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
+
+
 def test_a_pool_extends_another_of_another_file(places):
     write(
         places / "etc" / "grainlike.toml", "[pool.site]\nkind = 'slurm'\nwalltime = '1:00:00'\naccount = 'p17'\nmax = 2"
