@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-__all__ = ["bytes_text", "shown_arguments", "shown_name"]
+__all__ = ["bytes_text", "shortened", "shown_arguments", "shown_name"]
 
 _MOST_NAME = 40
 _MOST_TEXT = 20
 """Characters, or bytes, of one argument."""
+
+_MOST_GIVEN = 200
+"""Characters of a path or an address in an error."""
 
 _MOST_ITEMS = 3
 """Items of a container, and arguments by position and by keyword."""
@@ -50,6 +53,15 @@ def shown_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any], others: Ma
 def shown_name(name: str) -> str:
     """Return a name in one line of at most 40 characters."""
     return _cut(" ".join(name.split()), _MOST_NAME)
+
+
+def shortened(text: str) -> str:
+    """Return a text that somebody gave, as a path or an address, with at most 200 characters.
+
+    >>> shortened("tcp://127.0.0.1:4711")
+    'tcp://127.0.0.1:4711'
+    """
+    return _cut(text, _MOST_GIVEN)
 
 
 def bytes_text(size: int) -> str:

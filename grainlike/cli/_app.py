@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.models import TyperInfo
 
+from grainlike._shown import shortened
 from grainlike.cli._exits import OK, UNREAD, USAGE
 from grainlike.cli._root import HELP_OPTIONS, MODULES, app, whole_app
 from grainlike.cli.help import contents_of, draw_light, explain_light
@@ -101,8 +102,18 @@ def _parameters(found: Callable[[Any], list[Any]], context: Any) -> list[Any]:
     parameters = found(context)
     for parameter in parameters:
         if not isinstance(parameter.process_value, partial):
-            parameter.process_value = partial(_processed, parameter, parameter.process_value)
+            parameter.process_value = partial(_with_words, parameter, parameter.process_value)
     return parameters
+
+
+def _with_words(parameter: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """Process a value; a path that the system refuses, as one too long for it, is wrong usage."""
+    try:
+        return _processed(parameter, process, context, value)
+    except OSError as error:
+        if error.filename is None:  # a callback prints, as that of --version, and the output is read no more
+            raise
+        raise typer.BadParameter(f"{shortened(str(value))}: {error.strerror or error}", context, parameter) from None
 
 
 def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:

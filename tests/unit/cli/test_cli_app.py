@@ -55,6 +55,23 @@ def test_wrong_usage_is_told_of_with_its_option(
     assert words in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["head", "start", "--listen", "tcp://127.0.0.1:0", "--journal"],
+        ["head", "start", "--listen", "tcp://127.0.0.1:0", "--access"],
+        ["journal", "check"],
+        ["simulate", "--picture"],
+        ["trace", "-o"],
+    ],
+)
+def test_a_path_that_is_too_long_for_the_system_is_wrong_usage(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*line, 300 * "x"]) == 2
+    assert "x…: File name too long" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_name_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["worker", "start", "--name", "n\udcff"]) == 2
     assert "--name: 'n\\udcff' is not valid UTF-8" in capsys.readouterr().err
