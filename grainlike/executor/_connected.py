@@ -7,6 +7,7 @@ from logging import Logger
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from grainlike._shown import shortened
 from grainlike.client import ConnectionSettings, RemoteHead
 from grainlike.engine import retrieved_elsewhere
 from grainlike.errors import GrainlikeError, GraphError, SessionError
@@ -349,7 +350,9 @@ class ConnectedExecutor(Executor):
 def check_name(name: object, of: str) -> None:
     """Raise `ValueError` for an invalid name."""
     if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_LIMIT):
-        raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")
+        raise ValueError(
+            f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {shortened(repr(name))} has not"
+        )
 
 
 def _checked_logger(echo: object) -> Logger | None:

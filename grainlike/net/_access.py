@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from grainlike._shown import shortened
 from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net._address import Address, parse_address
 from grainlike.net._certificates import ROLES, Credentials, Role
@@ -310,10 +311,13 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
     if "://" in str(what):
         return _find_by_address(parse_address(str(what)), role)
     path = Path(what).expanduser()
-    if ":" in path.name and not path.exists():
-        raise HeadLostError(f"no access file at {what}; if it is an address, write tcp://{what}")
-    if path.name == str(what) and not path.suffix and not path.exists():
-        raise HeadLostError(f"no access file at {what}; an address is written tcp://HOST:PORT or unix:///PATH")
+    is_there = os.path.exists(path)  # noqa: PTH110 - it raises for no name that is too long
+    if ":" in path.name and not is_there:
+        shown = shortened(str(what))
+        raise HeadLostError(f"no access file at {shown}; if it is an address, write tcp://{shown}")
+    if path.name == str(what) and not path.suffix and not is_there:
+        shown = shortened(str(what))
+        raise HeadLostError(f"no access file at {shown}; an address is written tcp://HOST:PORT or unix:///PATH")
     return read_access(path)
 
 
@@ -338,8 +342,9 @@ def _find_by_address(address: Address, role: Role) -> Access:
             if address in access.addresses:
                 return access
     raise HeadLostError(
-        f"no access file for {address} under {state_directory()}: no head of yours listens there, or one on another "
-        "machine does; start one with `grainlike head start`, or give the path of its access file, copied from there"
+        f"no access file for {shortened(str(address))} under {state_directory()}: no head of yours listens there, "
+        "or one on another machine does; start one with `grainlike head start`, or give the path of its access file, "
+        "copied from there"
     )
 
 
@@ -383,9 +388,9 @@ def _read_private(path: Path) -> str:
         # Without O_NONBLOCK a FIFO in the file's place would hold us for ever.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise HeadLostError(f"no access file at {path}: the head has closed, or never was") from None
+        raise HeadLostError(f"no access file at {shortened(str(path))}: the head has closed, or never was") from None
     except OSError as error:
-        raise AuthenticationError(f"cannot read the access file {path}: {error.strerror}") from None
+        raise AuthenticationError(f"cannot read the access file {shortened(str(path))}: {error.strerror}") from None
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from grainlike._shown import shortened
+
 __all__ = ["Address", "TcpAddress", "UnixAddress", "parse_address"]
 
 _PATH_LIMIT = 107
@@ -77,11 +79,12 @@ def parse_address(text: str) -> Address:
         parse_address("tcp://127.0.0.1:7777").port == 7777
     """
     scheme, separator, rest = text.partition("://")
+    shown = shortened(text)
     if separator and scheme == "unix":
-        return UnixAddress(_socket_path(rest, text))
+        return UnixAddress(_socket_path(rest, shown))
     if separator and scheme == "tcp":
-        return _host_and_port(rest, text)
-    raise ValueError(f"an address is tcp://HOST:PORT or unix:///PATH, not {text!r}")
+        return _host_and_port(rest, shown)
+    raise ValueError(f"an address is tcp://HOST:PORT or unix:///PATH, not {shown!r}")
 
 
 def _socket_path(path: str, text: str) -> Path:

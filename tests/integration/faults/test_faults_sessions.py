@@ -235,6 +235,12 @@ def warned(recwarn):
     return recwarn
 
 
+async def test_a_name_that_is_too_long_is_refused_in_few_words():
+    with pytest.raises(ValueError, match="takes 1 to 255") as refused:
+        connect(TLS, session=10_000 * "x")
+    assert len(str(refused.value)) < 300
+
+
 async def test_a_call_whose_name_is_refused_is_not_said_to_be_never_awaited(warned):
     async with Executor(local=Cores(1), listen=TLS), connect(session="s") as ex:
         first_ = ex.name("one", (square @ Cores(1))(2))

@@ -264,6 +264,15 @@ def test_nothing_to_find_says_what_to_do(state: Path) -> None:
         find_access("tcp://nonsense")
 
 
+@pytest.mark.parametrize(
+    "what", ["{}", "{}:77", "/{}.json", "tcp://{}", "tcp://{}:77", "unix:///{}", "unix://{}", "ftp://{}"]
+)
+def test_a_name_that_is_too_long_for_the_system_is_refused_in_few_words(state: Path, what: str) -> None:
+    with pytest.raises((HeadLostError, AuthenticationError, ValueError)) as refused:
+        find_access(what.format(10_000 * "x"))
+    assert len(str(refused.value)) < 1000
+
+
 def test_an_address_is_found_beside_a_broken_file(access: Access, state: Path) -> None:
     publish("a-broken", TcpAddress("127.0.0.1", 1))
     (state / "a-broken" / "worker.json").write_text("{")
