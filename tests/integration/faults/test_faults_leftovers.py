@@ -21,6 +21,7 @@ from grainlike import (
     Executor,
     JobCancelledError,
     JobTimeoutError,
+    Retry,
     WorkerLostError,
     cancel,
     delayed,
@@ -46,6 +47,10 @@ def pids(path):
 
 def alive(processes):
     return [pid for pid in processes if psutil.pid_exists(pid)]
+
+
+def shared_memory(name):
+    return Path("/dev/shm", name).exists()
 
 
 @delayed
@@ -109,6 +114,27 @@ async def test_a_job_that_ends_takes_deaf_children_along_and_its_process_is_not_
         runner, children = await (leave @ Cores(1))()
         assert alive([runner, *children]) == []
         assert await (where @ Cores(1))() == await (where @ Cores(1))() != runner
+
+
+@pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
+async def test_a_job_whose_process_dies_leaves_no_shared_memory(end, tmp_path):
+    @delayed(retries=Retry(0, losses=0))
+    def leave():
+        import multiprocessing
+        from multiprocessing.shared_memory import SharedMemory
+
+        child = multiprocessing.get_context("spawn").Process(target=signal.pause)  # it holds the tracker's pipe
+        child.start()
+        memory = SharedMemory(create=True, size=1)
+        (tmp_path / "left").write_text(f"{memory.name} {child.pid}")
+        exec(end, {"os": os})
+
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
+        with pytest.raises(WorkerLostError):
+            await (leave @ Cores(1))()
+        name, child = (tmp_path / "left").read_text().split()
+        assert alive([int(child)]) == []
+        assert not shared_memory(name)
 
 
 @pytest.mark.parametrize("end", ["os._exit(3)", "os.abort()", "os.kill(os.getpid(), 9)", "cancel", "timeout"])

@@ -53,6 +53,9 @@ _KILLED_S = 5.0
 ours to end."""
 
 
+_TRACKED_S = 1.0
+"""Seconds that a resource tracker of multiprocessing has to unlink what its processes, once dead, have left."""
+
 _HEARD_S = 1.0
 """Seconds that the head may take to hang up, after it was told that the worker is dead."""
 
@@ -198,9 +201,11 @@ class Keeper:
     def _reap(self) -> None:
         """Reap what has died; kill what dead runners left behind; tell of those of whom nothing is left."""
         for pid in [pid for pid in self._kept if _has_died(pid)]:
-            # Not reaped yet, so its number is still its own, and its group's.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            tracked = any(map(_is_tracker, self._orphans()))
+            if not tracked:
+                # Not reaped yet, so its number is still its own, and its group's.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
             kept = self._kept.pop(pid)
             self._watchdog.remove(pid)
@@ -208,7 +213,7 @@ class Keeper:
             if kept.claims is not None:
                 _judge(kept.claims, kept.group)
                 kept.claims.close()
-            if kept.group is not None:
+            if kept.group is not None and not tracked:
                 kept.group.kill()
             self._remove_later(f"{self._scratch}/{pid}")
         self._removers = {pid for pid in self._removers if not os.waitpid(pid, os.WNOHANG)[0]}
@@ -236,14 +241,20 @@ class Keeper:
         self._removers.add(pid)
 
     def _kill_strays(self) -> list[int]:
-        """Kill the orphans of dead runners; those that were there. Living runners adopt theirs themselves."""
-        strays = [pid for pid in children(os.getpid()) if pid not in self._kept and pid not in self._removers]
+        """Kill the orphans of dead runners, trackers after a while; return those that were there."""
+        strays = self._orphans()
+        fresh = time.monotonic() - max(dead.since for dead in self._dead) < _TRACKED_S
         for pid in strays:
-            kill_all([pid, *descendants(pid)])
+            if not (fresh and _is_tracker(pid)):
+                kill_all([pid, *descendants(pid)])
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         # What they had started falls to us as they die, so only a look that finds no process is the last.
         return strays
+
+    def _orphans(self) -> list[int]:
+        """Return what dead runners have left behind. Living runners adopt theirs themselves."""
+        return [pid for pid in children(os.getpid()) if pid not in self._kept and pid not in self._removers]
 
     def _has_waited_long(self, dead: _DeadRunner, strays: list[int]) -> bool:
         late = time.monotonic() - dead.since > _KILLED_S
@@ -345,6 +356,13 @@ def _is_empty(group: Cgroup | None, strays: list[int]) -> bool:
     if group is not None:
         group.remove()
     return True
+
+
+def _is_tracker(pid: int) -> bool:
+    """Return True for a resource tracker of multiprocessing."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as told:  # noqa: PTH123 - as the kernel names it
+        return b"multiprocessing.resource_tracker" in told.read()
+    return False
 
 
 def _has_died(pid: int) -> bool:
