@@ -16,7 +16,6 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.models import TyperInfo
 
-from grainlike._shown import shortened
 from grainlike.cli._exits import OK, UNREAD, USAGE
 from grainlike.cli._root import HELP_OPTIONS, MODULES, app, whole_app
 from grainlike.cli.help import contents_of, draw_light, explain_light
@@ -113,6 +112,8 @@ def _with_words(parameter: Any, process: Callable[[Any, Any], Any], context: Any
     except OSError as error:
         if error.filename is None:  # a callback prints, as that of --version, and the output is read no more
             raise
+        from grainlike._shown import shortened  # few paths are refused
+
         raise typer.BadParameter(f"{shortened(str(value))}: {error.strerror or error}", context, parameter) from None
 
 

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from grainlike._shown import shortened
 from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net._address import Address, parse_address
 from grainlike.net._certificates import ROLES, Credentials, Role
@@ -313,12 +312,18 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
     path = Path(what).expanduser()
     is_there = os.path.exists(path)  # noqa: PTH110 - it raises for no name that is too long
     if ":" in path.name and not is_there:
-        shown = shortened(str(what))
+        shown = _short(what)
         raise HeadLostError(f"no access file at {shown}; if it is an address, write tcp://{shown}")
     if path.name == str(what) and not path.suffix and not is_there:
-        shown = shortened(str(what))
+        shown = _short(what)
         raise HeadLostError(f"no access file at {shown}; an address is written tcp://HOST:PORT or unix:///PATH")
     return read_access(path)
+
+
+def _short(given: object) -> str:
+    from grainlike._shown import shortened  # few files are missing
+
+    return shortened(str(given))
 
 
 def _others(role: Role) -> list[str]:
@@ -342,7 +347,7 @@ def _find_by_address(address: Address, role: Role) -> Access:
             if address in access.addresses:
                 return access
     raise HeadLostError(
-        f"no access file for {shortened(str(address))} under {state_directory()}: no head of yours listens there, "
+        f"no access file for {_short(address)} under {state_directory()}: no head of yours listens there, "
         "or one on another machine does; start one with `grainlike head start`, or give the path of its access file, "
         "copied from there"
     )
@@ -388,9 +393,9 @@ def _read_private(path: Path) -> str:
         # Without O_NONBLOCK a FIFO in the file's place would hold us for ever.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise HeadLostError(f"no access file at {shortened(str(path))}: the head has closed, or never was") from None
+        raise HeadLostError(f"no access file at {_short(path)}: the head has closed, or never was") from None
     except OSError as error:
-        raise AuthenticationError(f"cannot read the access file {shortened(str(path))}: {error.strerror}") from None
+        raise AuthenticationError(f"cannot read the access file {_short(path)}: {error.strerror}") from None
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)

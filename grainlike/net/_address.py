@@ -9,8 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from grainlike._shown import shortened
-
 __all__ = ["Address", "TcpAddress", "UnixAddress", "parse_address"]
 
 _PATH_LIMIT = 107
@@ -79,33 +77,39 @@ def parse_address(text: str) -> Address:
         parse_address("tcp://127.0.0.1:7777").port == 7777
     """
     scheme, separator, rest = text.partition("://")
-    shown = shortened(text)
     if separator and scheme == "unix":
-        return UnixAddress(_socket_path(rest, shown))
+        return UnixAddress(_socket_path(rest, text))
     if separator and scheme == "tcp":
-        return _host_and_port(rest, shown)
-    raise ValueError(f"an address is tcp://HOST:PORT or unix:///PATH, not {shown!r}")
+        return _host_and_port(rest, text)
+    raise ValueError(f"an address is tcp://HOST:PORT or unix:///PATH, not {_shown(text)}")
 
 
 def _socket_path(path: str, text: str) -> Path:
     if not path.startswith("/") or path.endswith("/") or "\0" in path:
-        raise ValueError(f"the address {text!r} needs the absolute path of a socket: unix:///PATH")
+        raise ValueError(f"the address {_shown(text)} needs the absolute path of a socket: unix:///PATH")
     length = len(os.fsencode(path))
     if length > _PATH_LIMIT:
-        raise ValueError(f"the path in {text!r} has {length} bytes; a Unix socket's has at most {_PATH_LIMIT}")
+        raise ValueError(f"the path in {_shown(text)} has {length} bytes; a Unix socket's has at most {_PATH_LIMIT}")
     return Path(path)
 
 
 def _host_and_port(rest: str, text: str) -> TcpAddress:
     match = _HOST_AND_PORT.fullmatch(rest)
     if match is None:
-        raise ValueError(f"the address {text!r} needs a host and a port: tcp://HOST:PORT")
+        raise ValueError(f"the address {_shown(text)} needs a host and a port: tcp://HOST:PORT")
     port = int(match["port"])
     if port > 65_535:
-        raise ValueError(f"the port in {text!r} is over 65535")
+        raise ValueError(f"the port in {_shown(text)} is over 65535")
     if match["six"] is not None:
         try:
             return TcpAddress(str(ipaddress.IPv6Address(match["six"])), port)
         except ValueError:
-            raise ValueError(f"the host in {text!r} is not an IPv6 address") from None
+            raise ValueError(f"the host in {_shown(text)} is not an IPv6 address") from None
     return TcpAddress(match["host"], port)
+
+
+def _shown(text: str) -> str:
+    """Return an address as an error shows it."""
+    from grainlike._shown import shortened  # few addresses are wrong
+
+    return repr(shortened(text))
