@@ -20,8 +20,10 @@ pytestmark = [
 ]
 
 PROGRAM = """
-import os, sys
+import logging, os, sys
 from grainlike import GVAR, Cores, delayed, run
+
+logging.basicConfig(format="%(message)s", level=logging.INFO)
 
 @delayed
 def use_a_core():

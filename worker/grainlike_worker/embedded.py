@@ -34,7 +34,7 @@ async def serve(link: Link, offer: Allocation, *, name: str, show: Show | None, 
     rooms = open_replicas(limits, in_program=True)
     with (
         claimed_cgroups(move=False) as cgroups,
-        closing(core_locks(name, offer, in_program=True)) as locks,
+        closing(core_locks(name, offer)) as locks,
         rooms as replicas,
     ):
         async with open_keeper(cgroups) as keeper:

@@ -20,14 +20,8 @@ change costs system calls.
 """
 
 
-_told: set[int] = set()
-"""The processes that this program has been warned of."""
-
-
-def core_locks(name: str, offer: Allocation, *, in_program: bool = False) -> CoreLocks:
-    """Open the locks on the cores of an offer that this machine has; say once who offers the same. A program is warned:
-    its logs show nothing less by themselves.
-    """
+def core_locks(name: str, offer: Allocation) -> CoreLocks:
+    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
     logical = set(logical_in(offer))
     locks = open_core_locks(core for core in offer.cores if core not in logical)
     for pid, cores in locks.overlaps().items():
@@ -35,9 +29,8 @@ def core_locks(name: str, offer: Allocation, *, in_program: bool = False) -> Cor
             "worker %s and process %d both offer cores %s: jobs take those that the other does not use; only when none "
             "is left they share one, and are slower. To prevent that offer each its own, as cores=[0,1] and cores=[2,3]"
         )
-        level = logging.WARNING if in_program and pid not in _told else logging.INFO
-        _told.add(pid)
-        logger.log(level, words, name, pid, ",".join(map(str, cores)))
+        # No warning: two programs with all cores each are usual, and tests in several processes have many such.
+        logger.info(words, name, pid, ",".join(map(str, cores)))
     return locks
 
 
