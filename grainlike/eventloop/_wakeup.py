@@ -173,7 +173,7 @@ class LoopRhythm(Rhythm):
 
     def __init__(self, brief_s: float, polling: BriefPolling) -> None:
         super().__init__(brief_s)
-        self.polling = polling
+        self.polling: BriefPolling = polling
 
 
 _polling: WeakKeyDictionary[asyncio.AbstractEventLoop, BriefPolling] = WeakKeyDictionary()

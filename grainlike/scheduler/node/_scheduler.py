@@ -114,8 +114,8 @@ class NodeScheduler:
         self._lending = Lending(self._ledger, self._leases)
         self._timers = Timers(self._leases)
         self._runners = Runners(self._lending, self._timers, self._ledger, killable=killable)
-        self._last_lease = self.busy_cores = 0
-        """`busy_cores` are those that leases use now, as a mask; read-only for callers."""
+        self._last_lease = 0
+        self.busy_cores: int = 0  # those that leases use now, as a mask; read-only for callers
         self._stopped = False
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
