@@ -121,7 +121,7 @@ def _ended(jobs: JobsAre, sessions: set[int]) -> Iterator[str]:
         noun = "job" if first.startswith("1 ") else "jobs"
         yield f"ended {' and '.join([f'{first} {noun}', *rest])} of {program}"
     if jobs.next:
-        yield f"these are of the oldest {len(jobs.jobs)} jobs, of {jobs.total}"
+        yield f"only the oldest {len(jobs.jobs)} of {jobs.total} jobs were looked at"
 
 
 def _dropped(held: list[SessionRow], journal: str) -> Iterator[str]:

@@ -142,8 +142,8 @@ class ExecutorBase(Lifespan, BaseResolver):
         left = self._service.detach()
         if self._observed is not None:
             self._observed.detached = left
-        if self._left_in_order and not left:
-            log_left_calls(self._engine.unfinished())
+        if self._left_in_order:
+            log_left_calls(node for node in self._engine.unfinished() if node not in left)
         self._state = "closing"  # also when it was the loop that ended us
         self._engine.cancel_all(left)
         if self._engine.fetcher is not None:

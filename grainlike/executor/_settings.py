@@ -215,7 +215,8 @@ def refuse_options(unknown: Mapping[str, object]) -> NoReturn:
     name, value = next(iter(unknown.items()))
     kind = KINDS.get(name)
     word = "Cores" if name in _NUMBERS else kind and kind.word
-    hint = f": write Executor(local={word}({value!r}))" if word else ""
+    amount = value if word != "Cores" or (type(value) is int and value > 0) else None
+    hint = f": write Executor(local={word}({amount!r}))" if word and amount is not None else ""
     raise TypeError(f"Executor() got an unexpected keyword argument {name!r}{hint}")
 
 

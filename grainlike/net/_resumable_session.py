@@ -27,9 +27,9 @@ from grainlike.wire import (
 __all__ = ["NUMBERED", "OF_THE_LINK", "PASSING", "ResumableSession", "way_of"]
 
 NUMBERED, OF_THE_LINK, PASSING = range(3)
-"""Ways of messages. Those about a link, queries, and answers pass large values that are being sent. They are about the
-link and its ends, and so are records of `logging` for clients, warnings that no journal has, and the bytes of replicas
-and how far they have come, which go on where they were: these are not numbered, and never resent. All others are.
+"""Ways of messages. PASSING: those about a link, queries, and answers, which pass large values that are being sent.
+OF_THE_LINK: the end of a session, records of `logging` for clients, warnings that no journal has, bytes of replicas and
+how far they have come; in order, but not numbered and never resent, as the former. NUMBERED: all others.
 """
 
 _QUERIES = ("_fleet", "_history", "_live", "_metrics", "_nested", "_questions")

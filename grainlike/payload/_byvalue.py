@@ -100,10 +100,10 @@ class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
             lines = dependencies_of([code]).get(code.co_filename, [])
         self._inner.update(id(constant) for constant in code.co_consts if isinstance(constant, CodeType))
         # A copy of the name, as of the others: whether it is one object with another must not change the stream.
-        return placed, (*_reduce_code(code), "".join(code.co_filename), lines)
+        return placed, (*_cloudpickles_code(code), "".join(code.co_filename), lines)
 
 
-_reduce_code: Callable[[CodeType], Any] = cloudpickle.Pickler.dispatch_table[CodeType]
+_cloudpickles_code: Callable[[CodeType], Any] = cloudpickle.Pickler.dispatch_table[CodeType]
 
 _dill_lock = threading.RLock()  # dill registers types while it pickles, in tables that all picklers share
 

@@ -19,6 +19,6 @@ class BaseMessage(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid
 
 
 Message: TypeAlias = BaseMessage
-"""Any message that links carry. Type checkers would narrow a union of 119 classes again in every `case`: half of the
+"""Any message that links carry. Type checkers would narrow a union of all classes again in every `case`: half of the
 time they take in all.
 """

@@ -19,7 +19,7 @@ quarter of that limit.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -84,8 +84,14 @@ class _DecodersByTag(dict[int, Callable[[bytes], Message]]):
 
 def _kind_of(tag: int) -> type[Message] | None:
     """Return the class of messages with this tag, among those that are loaded."""
-    kinds = () if tag in DATA_TAGS else BaseMessage.__subclasses__()
+    kinds = () if tag in DATA_TAGS else _below(BaseMessage)
     return next((kind for kind in kinds if kind.__struct_config__.tag == tag), None)
+
+
+def _below(base: type[Message]) -> Iterator[type[Message]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _below(kind)
 
 
 _decoders = _DecodersByTag()

@@ -83,6 +83,10 @@ def test_the_newest_leaves_out_what_comes_out_alike_on_any_and_lives_through_wor
     computing = {"tests/machines", "tests/simulation"}
     alike = {"tests/architecture", "tests/site", "tests/machines/test_schedulers_machine.py"}
     assert dropped == alike | computing | outages
+    known = subprocess.check_output(["make", "-pn", "help"], cwd=ROOT, text=True, env=bare_environment())
+    named = re.search(r"^OUTAGES := (.*)$", known, re.MULTILINE)
+    assert named is not None
+    assert outages == {f"tests/integration/faults/test_faults_{name}.py" for name in named[1].split()}
     # What user code and an interpreter do to each other is looked at on both.
     assert len(outages) < len({path for path in everything[0] if "/test_faults_" in path}) / 2
     left_out = again[1] - everything[1] - outages

@@ -39,6 +39,7 @@ from grainlike.wire import (
     plain_column,
     unpack_parcels,
 )
+from grainlike.wire import _frames as wire_frames
 from grainlike.wire._base import DATA_TAGS, BaseMessage
 from grainlike.wire._data import DataMessage, Gone
 from grainlike.wire._messages import AnyMessage
@@ -485,6 +486,7 @@ def test_an_answer_of_a_later_release_is_read_as_far_as_it_is_known():
     header = msgspec.msgpack.encode([*row, "a field", {"of": "later"}])
     [frame] = FrameDecoder(TRUSTED).feed(struct.pack("<II", len(header), 0) + header)
     assert frame.message == known
+    assert HeadIs.__struct_config__.tag in wire_frames._decoders  # else each makes a decoder of all kinds
 
 
 def test_each_answer_may_have_fields_at_its_end_that_are_not_known():

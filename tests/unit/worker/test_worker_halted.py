@@ -59,6 +59,15 @@ def test_another_head_is_told_what_the_one_before_was(stopped: subprocess.Popen[
     assert [*told, watch.look(work)] == [None, [(stopped.pid, "T", [1])], None, [(stopped.pid, "T", [1])]]
 
 
+def test_another_head_is_told_of_one_that_goes_on_by_now(stopped: subprocess.Popen[bytes]) -> None:
+    watch, work = Watch(), (stopped.pid, [1])
+    assert [watch.look(work) for _ in range(2)][1] is not None
+    watch.watch.tell_again()
+    stopped.send_signal(signal.SIGCONT)
+    until_blocking(lambda: state_of(stopped.pid) == "S")
+    assert [watch.look(work) for _ in range(2)] == [[], None]
+
+
 def test_processes_without_jobs_and_those_that_are_gone_are_left_out(stopped: subprocess.Popen[bytes]) -> None:
     watch, pid = Watch(), stopped.pid
     assert [watch.look((pid, []), (0, [])) for _ in range(3)] == [None] * 3
@@ -70,11 +79,20 @@ def test_processes_without_jobs_and_those_that_are_gone_are_left_out(stopped: su
 
 
 def test_one_that_has_used_a_core_between_two_looks_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    sights = [_Sight("D", 100), _Sight("D", 101), _Sight("D", 101), _Sight("T", 101), _Sight("T", 101)]
+    sights = [_Sight("t", 100), _Sight("t", 101), _Sight("t", 101), _Sight("T", 101), _Sight("T", 101)]
     monkeypatch.setattr(_runner_watch, "_sight", lambda pid: sights.pop(0))
     watch = Watch()
     told = [watch.look((7, [1])) for _ in range(5)]
-    assert told == [None, None, [(7, "D", [1])], [], [(7, "T", [1])]]
+    assert told == [None, None, [(7, "t", [1])], [], [(7, "T", [1])]]
+
+
+def test_one_in_the_kernel_is_told_of_when_no_disk_is_so_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_runner_watch, "_sight", lambda pid: _Sight("D", 100))
+    watch, told = Watch(), []
+    for now in (0.0, 5.0, 29.0, 30.0):
+        monkeypatch.setattr(_runner_watch.time, "monotonic", lambda now=now: now)
+        told.append(watch.look((7, [1])))
+    assert told == [None, None, None, [(7, "D", [1])]]
 
 
 def test_a_worker_that_tells_of_no_time_is_refused() -> None:

@@ -45,8 +45,12 @@ class Surroundings(NamedTuple):
             directory = os.getcwd()  # noqa: PTH109 - only handed on
         except OSError:
             directory = None
-        # The bytes behind the mapping: most are never asked for as text, and a program opens sooner.
-        return cls(directory, dict(vars(os.environ)["_data"]))
+        # The bytes behind the mapping: most are never asked for as text, and a program opens sooner. It may have put a
+        # mapping of its own there.
+        held = getattr(os.environ, "_data", None)
+        if held is None:
+            held = {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
+        return cls(directory, dict(held))
 
     def environment(self) -> dict[str, str]:
         """Return the variables as text."""

@@ -27,6 +27,9 @@ __all__ = ["HaltedWatch", "users_part", "watched"]
 
 logger = logging.getLogger("grainlike.worker")
 
+_LEAST_S = {"D": 30.0}
+"""Seconds before a state is told of: what reads from a slow disk is seen in the kernel twice, too."""
+
 LOOK_S = 1.0
 """How often the daemon looks at the steps of a loop."""
 
@@ -105,10 +108,11 @@ class HaltedWatch:
         self._since: dict[int, tuple[_Sight, float]] = {}
         """By process: how it was seen that does not go on, and when first so."""
         self._told: dict[int, tuple[State, Sequence[int]]] = {}
+        self._again = False
 
     def tell_again(self) -> None:
-        """Tell all at the next look: the head may be another, which has not been told."""
-        self._told = {}
+        """Tell all at the next look, also that there is none: the head may be another, or know what goes on by now."""
+        self._again = True
 
     def look(self, processes: Iterable[tuple[int, Sequence[int]]]) -> None:
         """Look at processes with their jobs; `tell` of those that do not go on, if that is new."""
@@ -121,11 +125,12 @@ class HaltedWatch:
                 continue
             seen, since = before.get(pid, (None, now))
             self._since[pid] = sight, since if seen == sight else now
-            if seen == sight:
+            if seen == sight and now - self._since[pid][1] >= _LEAST_S.get(sight.state, 0.0):
                 self._told[pid] = sight.state, jobs
                 rows.append(HaltedProcess(pid, sight.state, now - since, list(jobs)))
         self._log(rows, told_before)
-        if self._told != told_before:
+        if self._again or self._told != told_before:
+            self._again = False
             self._tell(Halted(rows))
 
     def _log(self, rows: list[HaltedProcess], before: dict[int, tuple[State, Sequence[int]]]) -> None:

@@ -243,7 +243,10 @@ class Keeper:
     def _kill_strays(self) -> list[int]:
         """Kill the orphans of dead runners, trackers after a while; return those that were there."""
         strays = self._orphans()
-        fresh = time.monotonic() - max(dead.since for dead in self._dead) < _TRACKED_S
+        fresh = time.monotonic() - min(dead.since for dead in self._dead) < _TRACKED_S
+        for dead in () if fresh else self._dead:  # a tracker among the orphans may have kept their groups alive
+            if dead.group is not None:
+                dead.group.kill()
         for pid in strays:
             if not (fresh and _is_tracker(pid)):
                 kill_all([pid, *descendants(pid)])
