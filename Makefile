@@ -64,6 +64,7 @@ ELSEWHERE := tests/typing tests/examples
 ALONE := tests/machines/test_schedulers_machine.py
 # What computes all the time; $(ALONE) is left out.
 COMPUTING := tests/machines tests/simulation
+WITH_COMPUTING := tests/integration/notebooks tests/integration/runners
 # What follows it in the program that would end first.
 LAST := tests/architecture tests/site tests/virtual
 # What comes out alike on every Python: texts, and what decides without waiting, files, chance or the clock. `.ci/run` runs it
@@ -116,8 +117,8 @@ ifeq ($(strip $(ARGS)),)
 	@echo "Running the tests: five programs side by side, some eleven minutes on two cores; one shows its progress here,"
 	@echo "the others in $(VENV)/integration.log, faults.log, worlds.log and others.log until they have ended."
 	@$(if $(AGAIN),export GRAINLIKE_TEST_ALIKE="$(AGAIN)" $(FEWER);) $(SIDE_BY_SIDE); \
-	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST) $(if $(AGAIN),$(ALIKE_PAGES))); \
-	$(if $(AGAIN),,beside worlds $(BIN)/python -m pytest $(COMPUTING) --ignore $(ALONE);) \
+	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST) $(WITH_COMPUTING) $(if $(AGAIN),$(ALIKE_PAGES))); \
+	beside worlds $(BIN)/python -m pytest $(if $(AGAIN),,$(COMPUTING)) $(WITH_COMPUTING) --ignore $(ALONE); \
 	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(LAST) $(ELSEWHERE) $(if $(AGAIN),$(ALIKE),$(COMPUTING))); \
 	beside faults $(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(FAULTS_REST) $(WITH_REST)); \
 	$(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(FAULTS_FIRST) $(WITH_FIRST)) || failed=1; \

@@ -59,9 +59,10 @@ def own_cores() -> tuple[int, ...]:
     return tuple(cores if time is None else cores[: max(1, math.ceil(time))])
 
 
-def offer_for(what: Request | None) -> Allocation:
+def offer_for(what: Request | None, *, at_once: bool = False) -> Allocation:
     """Return the offer of the embedded worker of this process: `what` with concrete ids, or its own cores. Of fewer
-    cores than these it has such as the fewest other programs of the user offer.
+    cores than these it has such as the fewest other programs of the user offer. `at_once`: others see them from now on,
+    for a worker that starts next, and not only when it has.
 
     Raises:
         ResourceSpecError: `what` is no offer.
@@ -70,7 +71,7 @@ def offer_for(what: Request | None) -> Allocation:
     offer = offer_of(Cores(cores) if what is None else what, own_cores=cores)
     if what is None or "cores" in what.ids or not 0 < len(offer.cores) < len(cores):
         return offer
-    return offer_of(what, own_cores=choose_cores(cores, len(offer.cores)))
+    return offer_of(what, own_cores=choose_cores(cores, len(offer.cores), offer=at_once))
 
 
 def offer_of_daemon(what: Request | None) -> Allocation:
@@ -81,7 +82,7 @@ def offer_of_daemon(what: Request | None) -> Allocation:
         ResourceSpecError: `what` is no offer.
     """
     if what is not None:
-        return _offer_of_block(what) if block_label(os.environ) else offer_for(what)
+        return _offer_of_block(what) if block_label(os.environ) else offer_for(what, at_once=True)
     job = find_batch_job()
     if job is not None:
         return offer_of_batch_job(job)
