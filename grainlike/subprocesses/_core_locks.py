@@ -74,22 +74,15 @@ def open_core_locks(offered: Iterable[int]) -> CoreLocks:
         return NoCoreLocks()
 
 
-def choose_cores(own: Iterable[int], count: int, *, offer: bool = True) -> list[int]:
-    """Return `count` of these cores, those that the fewest others offer, and of these first such as are not in use.
-
-    `offer` offers them at once, and `open_core_locks` keeps them offered until it is closed. Without it two that choose
-    before either opens its locks choose the same, and nothing stays open for a worker that may never start.
+def choose_cores(own: Iterable[int], count: int) -> list[int]:
+    """Return `count` of these cores, and offer them: those that the fewest others offer, and of these first such as are
+    not in use. `open_core_locks` keeps them offered until it is closed.
     """
     cores = sorted(core for core in own if core < _MOST)
     if sys.platform != "linux" or struct.calcsize("P") != 8:
         return cores[:count]
     try:
-        file = _File.shared()
-        try:
-            return file.choose(cores, count, offer=offer)
-        finally:
-            if not offer:
-                file.close_unused()
+        return _File.shared().choose(cores, count)
     except OSError:
         return cores[:count]
 
@@ -125,16 +118,12 @@ class _File:
 
     def leave(self, user: "_Locks") -> None:
         self.users.remove(user)
-        self.close_unused()
-
-    def close_unused(self) -> None:
-        """Close the file, with what is offered, if no worker uses it."""
         if not self.users:
             os.close(self.fd)
             if _File._open is self:
                 _File._open = None
 
-    def choose(self, cores: list[int], count: int, *, offer: bool) -> list[int]:
+    def choose(self, cores: list[int], count: int) -> list[int]:
         import fcntl
 
         alone = self._alone()
@@ -144,7 +133,7 @@ class _File:
                 used |= user.held
             offers = self._offers()
             chosen = sorted(sorted(cores, key=lambda core: (offers.get(core, 0), used >> core & 1, core))[:count])
-            for first, length in _runs(_mask(chosen)) if offer else ():
+            for first, length in _runs(_mask(chosen)):
                 self.set(fcntl.F_RDLCK, _OFFERS + first, length)
         finally:
             if alone:

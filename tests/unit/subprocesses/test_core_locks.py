@@ -232,13 +232,6 @@ def test_a_choice_without_a_worker_does_not_outlive_the_place_of_the_file(
         program.end()
 
 
-def test_a_choice_that_offers_nothing_leaves_nothing_open(other: Other) -> None:
-    other.uses(0b0001)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    assert [choose_cores(range(4), 1, offer=False) for _ in range(2)] == [[1], [1]]
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
 def test_workers_of_one_program_choose_different_cores() -> None:
     with closing(open_core_locks(choose_cores(range(4), 2))), closing(open_core_locks(choose_cores(range(4), 1))) as b:
         assert choose_cores(range(4), 1) == [3]

@@ -59,19 +59,14 @@ def own_cores() -> tuple[int, ...]:
     return tuple(cores if time is None else cores[: max(1, math.ceil(time))])
 
 
-def offer_for(what: Request | None, *, at_once: bool = False) -> Allocation:
-    """Return the offer of the embedded worker of this process: `what` with concrete ids, or its own cores. Of fewer
-    cores than these it has such as the fewest other programs of the user offer. `at_once`: others see them from now on,
-    for a worker that starts next, and not only when it has.
+def offer_for(what: Request | None) -> Allocation:
+    """Return the offer of the embedded worker of this process: `what` with concrete ids, or its own cores.
 
     Raises:
         ResourceSpecError: `what` is no offer.
     """
     cores = own_cores()
-    offer = offer_of(Cores(cores) if what is None else what, own_cores=cores)
-    if what is None or "cores" in what.ids or not 0 < len(offer.cores) < len(cores):
-        return offer
-    return offer_of(what, own_cores=choose_cores(cores, len(offer.cores), offer=at_once))
+    return offer_of(Cores(cores) if what is None else what, own_cores=cores)
 
 
 def offer_of_daemon(what: Request | None) -> Allocation:
@@ -82,12 +77,22 @@ def offer_of_daemon(what: Request | None) -> Allocation:
         ResourceSpecError: `what` is no offer.
     """
     if what is not None:
-        return _offer_of_block(what) if block_label(os.environ) else offer_for(what, at_once=True)
+        return _offer_of_block(what) if block_label(os.environ) else _offer_of_chosen(what)
     job = find_batch_job()
     if job is not None:
         return offer_of_batch_job(job)
     memory = own_memory()
     return offer_for(Cores(own_cores()) & Memory(memory) if memory else None)
+
+
+def _offer_of_chosen(what: Request) -> Allocation:
+    """Return `what` for a worker that starts next: of fewer cores than it may use, such as the fewest other workers and
+    programs of the user offer. Not for a program, whose executor may never open.
+    """
+    offer, cores = offer_for(what), own_cores()
+    if "cores" in what.ids or not 0 < len(offer.cores) < len(cores):
+        return offer
+    return offer_of(what, own_cores=choose_cores(cores, len(offer.cores)))
 
 
 def _offer_of_block(what: Request) -> Allocation:
