@@ -13,7 +13,7 @@ from grainlike.resources import Request
 __all__ = ["settle", "taken"]
 
 _REQUESTS = 32
-"""How many different requests they have at most: each is a decision of the scheduler, of some 0.1 ms."""
+"""Most different requests that they have: each is a decision of the scheduler, of some 0.1 ms."""
 
 
 def taken(calls: deque[Node], most: int, requests: set[Request | None]) -> list[Node]:

@@ -122,7 +122,7 @@ _ELSEWHERE = {
     "delay": "{fn}(x)",
     "submit": "start({fn}(x))",
 }
-"""What calls a function many times, or begins a call, in other libraries, and what to write for a delayed function."""
+"""Methods that call a function in other libraries, and the spelling here for a delayed function."""
 
 
 def refuse_attribute(kind: str, name: str, fn: str) -> NoReturn:

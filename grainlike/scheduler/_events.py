@@ -229,7 +229,7 @@ class WorkerReported(msgspec.Struct, frozen=True, gc=False):
 
 
 WorkerEvent = WorkerJoined | WorkerHeard | WorkerLeaving | WorkerDrained | WorkerStored | WorkerSuspected | WorkerTimed
-"""What a worker does as a whole, but for its end."""
+"""Events of a worker as a whole, but for its end."""
 
 HeadEvent = (
     FunctionDefined

@@ -25,7 +25,7 @@ _OFFERS = 1 << 32
 _CHOICE = 1 << 40
 """The byte that is locked by who chooses cores, until it has offered them: so two that start at once choose others."""
 _TRIES = 1000
-"""How often it is asked for: it is held for microseconds."""
+"""Most attempts to lock it: it is held for microseconds."""
 
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of Linux on 64 bits: type, whence, start, length, pid. Source: fcntl(2)."""

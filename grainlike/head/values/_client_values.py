@@ -269,7 +269,7 @@ class ClientValues:
 
 
 _SHOWN = 3
-"""How many lost values a warning names."""
+"""Most lost values that a warning names."""
 
 
 def _words_of_revived(jobs: Sequence[RevivedJob]) -> str:

@@ -1,4 +1,4 @@
-"""Where /proc is not mounted, as in some chroots: a worker does not start, and says what is missing."""
+"""Workers without /proc, as in some chroots: none starts, and each says what is missing."""
 
 import os
 import subprocess

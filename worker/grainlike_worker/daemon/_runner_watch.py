@@ -31,7 +31,7 @@ _LEAST_S = {"D": 30.0}
 """Seconds before a state is told of: what reads from a slow disk is seen in the kernel twice, too."""
 
 LOOK_S = 1.0
-"""How often the daemon looks at the steps of a loop."""
+"""Seconds between two looks of the daemon at the steps of a loop."""
 
 STACK_BYTES = 8192
 

@@ -34,7 +34,7 @@ BLOCKED_S = 5.0
 """How long one step may take before it is told of."""
 
 SLOW_S = 1.0
-"""How long one may take in a program's own event loop: all else of the program stands still meanwhile."""
+"""Most seconds of a step in a program's own event loop: all else of the program stands still meanwhile."""
 
 SINCE, JOB, TOLD, LOADS, CALLED = range(5)
 """Numbers of a page: when the step began, on the system's monotonic clock, and whose it is; the
